@@ -1,0 +1,100 @@
+r"""ALiBi: no position in the embedding; each head subtracts from its scores a slope times the distance.
+
+Press, Smith and Lewis 2022, "Train Short, Test Long" (https://arxiv.org/abs/2108.12409), section 3:
+
+    softmax(q_i K^T + m . [-(i - 1), ..., -2, -1, 0])
+
+with one slope m a head, from a geometric sequence. Three ways of writing the same bias are in use:
+
+    distance      m (k - q), the paper; symmetric: -m |q - k|, for attention in both directions
+    by_key        m k: BLOOM, Falcon
+    by_last_key   m (k - last key): MPT
+
+In each row they differ by a constant, which softmax removes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..window import Field
+from .effects import Bias, Effect
+from .spelling import D_MODEL, HEADS, pick, size
+
+__all__ = ["CONVENTIONS", "bias", "field", "notice", "predict", "reach", "slopes", "variants"]
+
+NAME = "alibi"
+LABEL = "ALiBi"
+COLOUR = "#009E73"
+INJECTION = "bias on the scores"
+FORMULA = r"s_{h,q,k} = \frac{q_q \cdot k_k}{\sqrt{d}} - m_h\,(q - k), \quad m_h = 2^{-8h/H}"
+PAPER = "Press et al. 2022, section 3"
+
+CONVENTIONS = ("distance", "by_key", "by_last_key")
+
+
+def slopes(heads: int, *, bias_max: float = 8) -> Tensor:
+    """One slope a head: (heads,), float32. Not sorted where the number of heads is no power of two.
+
+    The sequence 2^(-bias_max k / n), k = 1 ... n, for the next power of two n; with fewer heads than n every second
+    one is taken first (the sequence of n / 2 heads), then the ones between (the paper's published code; BLOOM, MPT and Falcon agree).
+    bias_max: 8 in the paper; MPT's alibi_bias_max
+    Raises ValueError for less than one head.
+    """
+    if heads < 1:
+        raise ValueError(f"a model has at least one head, not {heads}")
+    n = 2 ** math.ceil(math.log2(heads))
+    sequence = 2.0 ** (-bias_max * torch.arange(1, n + 1, dtype=torch.float64) / n)
+    if n != heads:
+        sequence = torch.cat((sequence[1::2], sequence[0::2]))[:heads]
+    return sequence.to(torch.float32)
+
+
+def bias(
+    positions_q: Tensor,
+    positions_k: Tensor,
+    slopes: Tensor,
+    convention: str = "distance",
+    symmetric: bool = False,
+) -> Tensor:
+    """What is added to the scores, without the mask: (heads, query, key), float32.
+
+    positions_q, positions_k: (query,), (key,) int64; slopes: (heads,)
+    convention: one of CONVENTIONS; the last key of "by_last_key" is the largest of positions_k
+    symmetric: -slope * |distance|, for attention in both directions (of "distance" only)
+    Raises ValueError for a convention that does not exist. Source: Press et al. 2022, section 3.
+    """
+    return slopes[:, None, None] * _steps(positions_q, positions_k, convention, symmetric, positions_k.max())
+
+
+def field(
+    slopes: Tensor, n_query: int, n_key: int, convention: str = "distance", symmetric: bool = False
+) -> Field:
+    """`bias` of n_query by n_key tokens as a function: (heads, query, key), of which a window is computed when asked.
+
+    The last query stands at the last key, so with n_key > n_query the first keys are a past.
+    """
+    _steps(torch.zeros(1), torch.zeros(1), convention, symmetric, torch.zeros(()))  # raise now, not when looked at
+    past, last = n_key - n_query, torch.tensor(n_key - 1)
+
+    def at(rows: Tensor, columns: Tensor) -> Tensor:
+        return slopes[:, None, None] * _steps(rows + past, columns, convention, symmetric, last)
+
+    return Field((len(slopes), n_query, n_key), at)
+
+
+def _steps(q: Tensor, k: Tensor, convention: str, symmetric: bool, last: Tensor) -> Tensor:
+    """By how many tokens the slope is multiplied: (query, key), never positive below the diagonal but by key."""
+    if convention not in CONVENTIONS:
+        raise ValueError(f"unknown convention {convention!r}: choose one of {', '.join(CONVENTIONS)}")
+    if symmetric and convention != "distance":
+        raise ValueError(f"{convention} is one-sided; symmetric goes with 'distance'")
+    row, column = q[:, None], k[None, :]
+    if convention == "distance":
+        return -(row - column).abs() if symmetric else column - row
+    return (column if convention == "by_key" else column - last).expand(len(q), len(k))

@@ -1,0 +1,100 @@
+r"""Sinusoidal positions: a fixed vector of sines and cosines, added to each token's embedding.
+
+Vaswani et al. 2017, "Attention Is All You Need", section 3.5 (https://arxiv.org/abs/1706.03762):
+
+    PE(pos, 2i)     = sin(pos / 10000^(2i / d_model))
+    PE(pos, 2i + 1) = cos(pos / 10000^(2i / d_model))
+
+Each pair (sine, cosine) is a hand that turns by a fixed angle from one position to the next; a shift of all positions
+turns every pair by a constant, so it is a linear map. Published models lay the pairs out in different ways:
+
+    interleaved   sin cos sin cos ...   the paper, XLM, DistilBERT, Flaubert
+    halves        sin sin ... cos cos   Marian, Pegasus, CTRL
+    whisper       sin sin ... cos cos   tensor2tensor, M2M-100, XGLM, FSMT, Whisper: the last frequency is 1 / base exactly
+    musicgen      cos cos ... sin sin   MusicGen's decoder, with the same spacing
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .effects import Add, Effect
+from .spelling import D_MODEL, pick, size, text_part
+
+__all__ = ["LAYOUTS", "frequencies", "notice", "predict", "table", "variants", "wavelengths"]
+
+NAME = "sinusoidal"
+LABEL = "Sinusoidal"
+COLOUR = "#0072B2"
+INJECTION = "added to the embedding"
+FORMULA = (
+    r"\mathrm{PE}_{p,2i} = \sin\!\left(p / 10000^{2i/d}\right), \quad"
+    r" \mathrm{PE}_{p,2i+1} = \cos\!\left(p / 10000^{2i/d}\right)"
+)
+PAPER = "Vaswani et al. 2017, section 3.5"
+
+LAYOUTS = ("interleaved", "halves", "whisper", "musicgen")
+
+
+def frequencies(width: int, base: float = 10000.0, layout: str = "interleaved") -> Tensor:
+    """The angle by which each pair turns from one position to the next, in radians: (pair,), float64, falling.
+
+    width: the size of the vector, any number from 1 (an odd width ends with a lone sine, or with a zero)
+    base: 10000 in every published model
+    layout: one of LAYOUTS; the last two spread the frequencies so that the last is 1 / base
+    Raises ValueError for an unknown layout. Source: Vaswani et al. 2017, section 3.5; tensor2tensor for the spacing.
+    """
+    _check(width, layout)
+    if layout in ("interleaved", "halves"):
+        pair = torch.arange((width + 1) // 2, dtype=torch.float64)
+        return base ** (-2 * pair / width)
+    pair = torch.arange(width // 2, dtype=torch.float64)
+    return base ** (-pair / max(len(pair) - 1, 1))
+
+
+def wavelengths(width: int, base: float = 10000.0, layout: str = "interleaved") -> Tensor:
+    """How many tokens each pair needs for a full turn: (pair,), float64, rising from 2 pi."""
+    return 2 * math.pi / frequencies(width, base, layout)
+
+
+def table(
+    positions: Tensor,
+    width: int,
+    *,
+    base: float = 10000.0,
+    layout: str = "interleaved",
+    offset: int = 0,
+    zero_at: int | None = None,
+) -> Tensor:
+    """The vectors of some positions: (seq, width), float32, computed in float64.
+
+    positions: (seq,), any integers, or fractions of a token
+    offset: added to each position first (M2M-100 and XGLM: 2)
+    zero_at: the position, offset included, whose vector is zero (M2M-100: the pad's)
+    Raises ValueError for an unknown layout. Source: Vaswani et al. 2017, section 3.5.
+    """
+    moved = positions.to(torch.float64) + offset
+    angle = moved[:, None] * frequencies(width, base, layout).to(positions.device)  # (seq, pair)
+    sine, cosine = angle.sin(), angle.cos()
+    if layout == "interleaved":
+        out = torch.stack((sine, cosine), dim=-1).flatten(1)[:, :width]  # (seq, width): an odd one drops the last cosine
+    elif layout == "halves":
+        out = torch.cat((sine, cosine[:, : width // 2]), dim=1)
+    else:
+        first, second = (sine, cosine) if layout == "whisper" else (cosine, sine)
+        out = torch.cat((first, second, angle.new_zeros(len(angle), width % 2)), dim=1)
+    if zero_at is not None:
+        out[moved == zero_at] = 0
+    return out.to(torch.float32)
+
+
+def _check(width: int, layout: str) -> None:
+    if layout not in LAYOUTS:
+        raise ValueError(f"unknown layout {layout!r}: choose one of {', '.join(LAYOUTS)}")
+    if width < 1:
+        raise ValueError(f"a vector needs a width of at least 1, not {width}")
