@@ -1,33 +1,454 @@
-"""RoPE (first form; scaling methods follow)."""
+r"""RoPE: q and k are rotated, pair of dimensions by pair, by an angle that grows with the position.
+
+Su et al. 2021, "RoFormer" (https://arxiv.org/abs/2104.09864), equations 14 and 15: pair i of position p turns by
+
+    p * theta_i,    theta_i = theta^(-2i / d),    theta = 10000
+
+so the score of a query at m and a key at n depends on m - n alone (equation 16). What published models vary:
+
+    pairing     "half": dimension i with i + d/2 (GPT-NeoX, Llama); "interleaved": 2i with 2i + 1 (the paper, GPT-J)
+    part        the whole head, its first dimensions, or a slice (DeepSeek: the last)
+    theta       the base; in some models one for local and one for global layers
+    scaling     how a model trained on short texts is stretched to long ones: SCALINGS
+    magnitude   cos and sin times a factor (YaRN's attention_factor), which is no part of the angle
+
+A configuration is read in one place, `parse`, whatever its spelling.
+"""
 
 from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from .effects import Effect, Nothing, Rotate
+from .spelling import CONTEXT, D_MODEL, HEADS, pick, size, text_part
+
+__all__ = [
+    "SCALINGS",
+    "Frequencies",
+    "Parameters",
+    "angles",
+    "frequencies",
+    "layer_types",
+    "notice",
+    "parse",
+    "predict",
+    "rotate",
+    "rotate_by",
+    "rotated_layers",
+    "variants",
+    "wavelengths",
+]
+
+NAME = "rope"
+LABEL = "RoPE"
+COLOUR = "#CC79A7"
+INJECTION = "rotation of q and k"
+FORMULA = (
+    r"\begin{pmatrix} x'_a \\ x'_b \end{pmatrix} = "
+    r"\begin{pmatrix} \cos p\theta_i & -\sin p\theta_i \\ \sin p\theta_i & \cos p\theta_i \end{pmatrix}"
+    r"\begin{pmatrix} x_a \\ x_b \end{pmatrix}, \quad \theta_i = \theta^{-2i/d}"
+)
+PAPER = "Su et al. 2021, equations 14 to 16"
+
+
+# The rotation
+
 
 def angles(positions: Tensor, inv_freq: Tensor) -> Tensor:
-    """How far each pair is turned: (seq, pair), radians, in the dtype of inv_freq. positions: (seq,)"""
-    return positions.to(inv_freq.dtype)[:, None] * inv_freq.to(positions.device)
+    """How far each pair is turned at each position: (seq, pair), radians, in the dtype of inv_freq.
+
+    positions: (seq,), in tokens; inv_freq: (pair,), radians a token. Source: Su et al. 2021, equation 15.
+    """
+    return positions[:, None].to(inv_freq.dtype) * inv_freq.to(positions.device)
 
 
 def rotate(x: Tensor, angles: Tensor, layout: str = "half", start: int = 0, magnitude: float = 1.0) -> Tensor:
-    """Turn pairs of dimensions of q or k.
+    """Turn pairs of dimensions of q or k: same shape and dtype as x.
 
-    x: (..., seq, d_head); angles: (seq, pair); the 2 * pair dimensions from `start` turn, the others pass
+    x: (..., seq, d_head); angles: (seq, pair), radians; the 2 * pair dimensions from `start` turn, the others pass
+    layout: "half" or "interleaved", how the dimensions are paired
+    magnitude: what the turned dimensions are multiplied by besides (`Frequencies.attention_factor`)
+    Raises ValueError for another layout, or more pairs than the head has. Source: Su et al. 2021, equation 14.
     """
     return rotate_by(x, magnitude * angles.cos(), magnitude * angles.sin(), layout, start)
 
 
 def rotate_by(x: Tensor, cos: Tensor, sin: Tensor, layout: str = "half", start: int = 0) -> Tensor:
-    """`rotate` for cosines and sines that are there already, (seq, pair) each, magnitude included."""
-    cos, sin = cos.to(x.dtype), sin.to(x.dtype)  # cast last: an angle in low precision points elsewhere
+    """`rotate` by cosines and sines that are there already: (seq, pair) each, the magnitude included."""
     stop = start + 2 * cos.shape[-1]
-    turned = x[..., start:stop]
+    if layout not in ("half", "interleaved"):
+        raise ValueError(f"unknown layout {layout!r}: 'half' or 'interleaved'")
+    if stop > x.shape[-1]:
+        raise ValueError(f"{cos.shape[-1]} pairs from dimension {start} do not fit in a head of {x.shape[-1]}")
+    cos, sin = cos.to(x.dtype), sin.to(x.dtype)  # cast last: a frequency in bfloat16 points elsewhere at 4,000 tokens
+    part = x[..., start:stop]
     if layout == "half":
-        a, b = turned.chunk(2, dim=-1)  # (..., seq, pair) each
-        turned = torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1)
+        a, b = part.chunk(2, dim=-1)  # (..., seq, pair) each
+        part = torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1)
     else:
-        a, b = turned[..., 0::2], turned[..., 1::2]
-        turned = torch.stack((a * cos - b * sin, b * cos + a * sin), dim=-1).flatten(-2)
-    return torch.cat((x[..., :start], turned, x[..., stop:]), dim=-1)
+        a, b = part[..., 0::2], part[..., 1::2]
+        part = torch.stack((a * cos - b * sin, b * cos + a * sin), dim=-1).flatten(-2)
+    return torch.cat((x[..., :start], part, x[..., stop:]), dim=-1)
+
+
+def wavelengths(inv_freq: Tensor) -> Tensor:
+    """How many tokens each pair needs for a full turn: (pair,); infinite for a pair that does not turn."""
+    return 2 * math.pi / inv_freq
+
+
+# The frequencies
+
+
+@dataclass(frozen=True, eq=False)
+class Frequencies:
+    """What a configuration says about the rotation of one kind of layer.
+
+    inv_freq: (pair,), float64, radians a token
+    attention_factor: cos and sin are multiplied by it
+    rotary_dim: how many dimensions of a head turn
+    rope_type: the scaling method, a key of SCALINGS
+    softmax_scale_factor: the scores are multiplied by it besides 1 / sqrt(d_head) (DeepSeek's second place for YaRN's magnitude)
+    """
+
+    inv_freq: Tensor
+    attention_factor: float
+    rotary_dim: int
+    rope_type: str
+    softmax_scale_factor: float = 1.0
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """A configuration, read: what the formulas below need, in one spelling.
+
+    theta: the base; dim: how many dimensions of the head are to turn (of `head_dim`, for "proportional")
+    head_dim: size of the head, or of the slice that RoPE has to itself (DeepSeek); start: where that slice begins
+    context: the longest text the model is made for, in tokens, 0 where it is not said
+    original: the longest it was trained on before scaling
+    options: everything else of the scaling method: factor, beta_fast, short_factor, ...
+    """
+
+    theta: float
+    rope_type: str
+    dim: int
+    head_dim: int
+    start: int = 0
+    context: int = 0
+    original: int = 0
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+def frequencies(
+    config: Mapping[str, Any], *, layer_type: str | None = None, seq_len: int | None = None
+) -> Frequencies:
+    """The frequencies that a configuration asks for.
+
+    config: a config.json as a mapping, in the old or the new spelling
+    layer_type: "full_attention", "sliding_attention" ..., where they differ by layer; the first layer's if None
+    seq_len: the largest position plus one, in tokens; "dynamic" and "longrope" depend on it
+    Raises ValueError for what the configuration does not say, for an unknown scaling, or a layer type that does not rotate.
+    """
+    p = parse(config, layer_type)
+    if p is None:
+        raise ValueError(f"layers of type {layer_type!r} do not rotate")
+    inv_freq, attention_factor = SCALINGS[p.rope_type](p, seq_len)
+    scale = 1.0
+    if pick(config, "qk_rope_head_dim") and p.rope_type != "default" and p.options.get("mscale_all_dim"):
+        scale = _yarn_magnitude(_factor(p), p.options["mscale_all_dim"]) ** 2  # DeepSeek-V2, its published code
+    return Frequencies(inv_freq, attention_factor, 2 * len(inv_freq), p.rope_type, scale)
+
+
+def _powers(p: Parameters, theta: float | None = None) -> Tensor:
+    """theta^(-2i / d) for each pair: (pair,), float64. Su et al. 2021, section 3.2.2."""
+    return (theta or p.theta) ** (-torch.arange(0, p.dim, 2, dtype=torch.float64) / p.dim)
+
+
+def _default(p: Parameters, seq_len: int | None) -> tuple[Tensor, float]:  # noqa: ARG001 - one signature for all
+    return _powers(p), 1.0
+
+
+def _linear(p: Parameters, seq_len: int | None) -> tuple[Tensor, float]:  # noqa: ARG001
+    """Chen et al. 2023, "Position Interpolation" (https://arxiv.org/abs/2306.15595), equation 4: positions are squeezed."""
+    return _powers(p) / _factor(p), 1.0
+
+
+def _dynamic(p: Parameters, seq_len: int | None) -> tuple[Tensor, float]:
+    """NTK-aware: theta grows with the text's length, once that passes the context (Peng et al. 2023, section 3.1 and B.1).
+
+    The exponent d / (d - 2) squeezes the slowest pair by the whole factor and leaves the fastest as it is.
+    A fixed `alpha` in place of the length is HunYuan's.
+    """
+    if p.options.get("alpha"):
+        stretch = p.options["alpha"]
+    else:
+        factor, context = _factor(p), p.context or _missing("max_position_embeddings")
+        stretch = factor * max(seq_len or 0, context) / context - (factor - 1)
+    return _powers(p, p.theta * stretch ** (p.dim / (p.dim - 2))), 1.0
+
+
+def _yarn(p: Parameters, seq_len: int | None) -> tuple[Tensor, float]:  # noqa: ARG001
+    """Peng et al. 2023, "YaRN" (https://arxiv.org/abs/2309.00071), section 3.2: fast pairs as they are, slow ones squeezed.
+
+    A pair that makes more than beta_fast turns within the original context is left; one with less than beta_slow
+    is divided by the factor; between the two a ramp (equations 17 to 20). The magnitude is equation 22's.
+    """
+    factor, fast, slow = _factor(p), p.options.get("beta_fast") or 32, p.options.get("beta_slow") or 1
+
+    def pair_with(turns: float) -> float:  # the pair that turns so often in the original context
+        return p.dim * math.log(p.original / (turns * 2 * math.pi)) / (2 * math.log(p.theta))
+
+    low, high = pair_with(fast), pair_with(slow)
+    if p.options.get("truncate", True):
+        low, high = math.floor(low), math.ceil(high)
+    low, high = max(low, 0), min(high, p.dim - 1)
+    high = high + 0.001 if low == high else high
+    pair = torch.arange((p.dim + 1) // 2, dtype=torch.float64)
+    squeezed = ((pair - low) / (high - low)).clamp(0, 1)  # 0: left, 1: divided by the factor
+    inv_freq = _powers(p) * (1 - squeezed) + _powers(p) / factor * squeezed
+
+    magnitude, of_all = p.options.get("mscale"), p.options.get("mscale_all_dim")
+    if p.options.get("attention_factor") is not None:
+        return inv_freq, float(p.options["attention_factor"])
+    if magnitude and of_all:
+        return inv_freq, _yarn_magnitude(factor, magnitude) / _yarn_magnitude(factor, of_all)
+    return inv_freq, _yarn_magnitude(factor)
+
+
+def _yarn_magnitude(factor: float, mscale: float = 1.0) -> float:
+    """Peng et al. 2023, equation 22: 0.1 ln(s) + 1."""
+    return 0.1 * mscale * math.log(factor) + 1.0 if factor > 1 else 1.0
+
+
+def _longrope(p: Parameters, seq_len: int | None) -> tuple[Tensor, float]:
+    """Ding et al. 2024, "LongRoPE" (https://arxiv.org/abs/2402.13753), equation 3: a divisor for each pair, found by search.
+
+    One list for texts within the original context, another for longer ones.
+    """
+    long = (seq_len or 0) > p.original
+    divisors = torch.tensor(p.options["long_factor" if long else "short_factor"], dtype=torch.float64)
+    inv_freq = _powers(p)
+    if len(divisors) != len(inv_freq):
+        raise ValueError(f"{len(divisors)} factors for {len(inv_freq)} pairs: the configuration contradicts itself")
+    inv_freq = inv_freq / divisors
+
+    of_length = p.options.get("long_mscale" if long else "short_mscale")  # Phi-3.5-MoE's
+    if of_length is not None:
+        return inv_freq, float(of_length)
+    if p.options.get("attention_factor") is not None:
+        return inv_freq, float(p.options["attention_factor"])
+    factor = _factor(p)
+    return inv_freq, math.sqrt(1 + math.log(factor) / math.log(p.original)) if factor > 1 else 1.0
+
+
+def _llama3(p: Parameters, seq_len: int | None) -> tuple[Tensor, float]:  # noqa: ARG001
+    """Llama 3.1 (Grattafiori et al. 2024, https://arxiv.org/abs/2407.21783, section 3.4.2, and its published code).
+
+    Three bands by wavelength: short ones as they are, long ones divided by the factor, a ramp between.
+    """
+    factor, low, high = _factor(p), p.options["low_freq_factor"], p.options["high_freq_factor"]
+    inv_freq = _powers(p)
+    turns = p.original / wavelengths(inv_freq)  # within the original context
+    kept = ((turns - low) / (high - low)).clamp(0, 1)
+    return inv_freq * kept + inv_freq / factor * (1 - kept), 1.0
+
+
+def _proportional(p: Parameters, seq_len: int | None) -> tuple[Tensor, float]:  # noqa: ARG001
+    """Gemma 4: a part of the pairs turns, with the frequencies of the whole head; the others have frequency 0."""
+    turning = p.dim // 2
+    pair = torch.arange(p.head_dim // 2, dtype=torch.float64)
+    inv_freq = p.theta ** (-2 * pair / p.head_dim) * (pair < turning)
+    return inv_freq / (p.options.get("factor") or 1.0), 1.0
+
+
+SCALINGS: dict[str, Callable[[Parameters, int | None], tuple[Tensor, float]]] = {
+    "default": _default,
+    "linear": _linear,
+    "dynamic": _dynamic,
+    "yarn": _yarn,
+    "longrope": _longrope,
+    "llama3": _llama3,
+    "proportional": _proportional,
+}
+
+
+def _factor(p: Parameters) -> float:
+    """How many times longer the context has become."""
+    if p.options.get("factor") is not None:
+        return float(p.options["factor"])
+    return p.context / p.original if p.context and p.original else _missing("factor")
+
+
+def _missing(key: str) -> Any:
+    raise ValueError(f"the configuration does not say {key!r}, which this scaling needs")
+
+
+# The configuration, at the border
+
+
+def parse(config: Mapping[str, Any], layer_type: str | None = None) -> Parameters | None:
+    """Read a configuration, old spelling or new; None where layers of this type do not rotate.
+
+    New: `rope_parameters` holds theta, type and the rest, or such a dictionary for each layer type.
+    Old: `rope_theta` (GPT-NeoX `rotary_emb_base`), `rope_scaling` with "type", `partial_rotary_factor` (`rotary_pct`,
+    `rotary_dim`), and a second theta for local layers. Where both speak, the dictionary wins.
+    Raises ValueError for what is not said and has no certain default.
+    """
+    config = text_part(config)
+    kinds = layer_types(config)
+    layer_type = layer_type or (kinds[0] if kinds else None)
+    options = dict(pick(config, "rope_parameters", "rope_scaling") or {})
+    local = layer_type == "sliding_attention" and pick(config, *_LOCAL_THETA) is not None
+
+    nested = {key: value for key, value in options.items() if isinstance(value, Mapping) or key in kinds}
+    if nested:
+        if layer_type not in nested:
+            raise ValueError(f"no rotation for layers of type {layer_type!r}: there is {', '.join(nested)}")
+        if nested[layer_type] is None:
+            return None
+        options = dict(nested[layer_type])
+    elif local and pick(config, "rope_local_base_freq") is not None:
+        options = {}  # Gemma 3: the scaling is the global layers' alone
+
+    rope_type = options.get("rope_type") or options.get("type") or "default"
+    rope_type = {"mrope": "default", "su": "longrope"}.get(rope_type, rope_type)  # older names of the same
+    if "short_factor" in options and rope_type == "yarn":
+        rope_type = "longrope"  # Phi-3's first checkpoints
+    if rope_type not in SCALINGS:
+        raise ValueError(f"unknown rope_type {rope_type!r}: there is {', '.join(SCALINGS)}")
+
+    defaults = _CLASS_DEFAULTS.get(config.get("model_type", ""), {})
+    theta = pick(options, "rope_theta")
+    if theta is None:
+        theta = pick(config, *(_LOCAL_THETA if local else _THETA))
+    head_dim, dim, start = _head(config, options, defaults)
+    context = int(pick(config, *CONTEXT) or 0)
+    original = pick(config, "original_max_position_embeddings") or pick(options, "original_max_position_embeddings")
+    return Parameters(
+        theta=float(theta if theta is not None else defaults.get("theta", 10000.0)),
+        rope_type=rope_type,
+        dim=dim,
+        head_dim=head_dim,
+        start=start,
+        context=context,
+        original=int(original or context),
+        options=options,
+    )
+
+
+_THETA = ("rope_theta", "rotary_emb_base", "global_rope_theta")
+_LOCAL_THETA = ("rope_local_base_freq", "local_rope_theta")
+
+
+def _head(config: Mapping[str, Any], options: Mapping[str, Any], defaults: Mapping[str, float]) -> tuple[int, int, int]:
+    """(size of the head or of its slice, dimensions that turn, first of them)."""
+    slice_dim = pick(config, "qk_rope_head_dim")
+    if slice_dim:
+        start = int(pick(config, "qk_nope_head_dim") or 0)
+        return int(slice_dim), int(slice_dim), start
+    head_dim = pick(config, "head_dim", "attention_head_dim", "kv_channels")
+    if head_dim is None:
+        head_dim = size(config, D_MODEL, "how wide the model is") // size(config, HEADS, "how many heads it has")
+    if "rotary_dim" in config and config["rotary_dim"] is not None:  # GPT-J, CodeGen, MiniMax-M2
+        return head_dim, int(config["rotary_dim"]), 0
+    part = pick(options, "partial_rotary_factor")
+    if part is None:
+        part = pick(config, "partial_rotary_factor", "rotary_pct")
+    return head_dim, int(head_dim * (part if part is not None else defaults.get("part", 1.0))), 0
+
+
+_CLASS_DEFAULTS: dict[str, dict[str, float]] = {}
+
+
+def layer_types(config: Mapping[str, Any]) -> tuple[str, ...]:
+    """The type of each layer, first to last, as its parameters are named; () where all are alike."""
+    if config.get("layer_types"):
+        return tuple(config["layer_types"])
+    layers = int(pick(config, "num_hidden_layers", "n_layer", "n_layers") or 0)
+    last_of, first_of = config.get("sliding_window_pattern"), config.get("global_attn_every_n_layers")
+    if isinstance(last_of, int) and last_of > 0:  # Gemma 3, Cohere 2: the last of so many is global
+        return tuple("sliding_attention" if (i + 1) % last_of else "full_attention" for i in range(layers))
+    if isinstance(first_of, int) and first_of > 0:  # ModernBERT: the first of so many
+        return tuple("sliding_attention" if i % first_of else "full_attention" for i in range(layers))
+    return ()
+
+
+def rotated_layers(config: Mapping[str, Any]) -> tuple[bool, ...] | None:
+    """For each layer, whether it rotates (SmolLM3, Llama 4), or None where the configuration says nothing of it.
+
+    `no_rope_layers` holds 1 where RoPE is used, against its name.
+    """
+    said = config.get("no_rope_layers")
+    if said:
+        return tuple(bool(uses) for uses in said)
+    interval, layers = config.get("no_rope_layer_interval"), config.get("num_hidden_layers")
+    if interval and layers:
+        return tuple((i + 1) % interval != 0 for i in range(layers))
+    return None
+
+
+# The effect
+
+
+def variants(config: Mapping[str, Any]) -> tuple[str, ...]:  # noqa: ARG001 - one signature for all schemes
+    """Nothing is left open but the pairing, which the configuration does not hold: ("",)."""
+    return ("",)
+
+
+def predict(
+    config: Mapping[str, Any],
+    positions: Tensor,
+    *,
+    variant: str = "",  # noqa: ARG001
+    layer_type: str | None = None,
+    layout: str = "half",
+    **_: Any,
+) -> Effect:
+    """The rotation of some positions: `Rotate`, or `Nothing` where layers of this type do not rotate.
+
+    positions: (seq,) int64; on a text the three positions of a multimodal rotation are equal, so one is enough
+    layout: "half" or "interleaved", for the record; the angles do not depend on it
+    Raises ValueError as `frequencies` does. Source: Su et al. 2021, equations 14 and 15.
+    """
+    p = parse(config, layer_type)
+    if p is None:
+        return Nothing()
+    seq_len = int(positions.max()) + 1 if len(positions) else None
+    found = frequencies(config, layer_type=layer_type, seq_len=seq_len)
+    turned = angles(positions, found.inv_freq)  # (seq, pair), float64
+    return Rotate(
+        cos=(turned.cos() * found.attention_factor).to(torch.float32),
+        sin=(turned.sin() * found.attention_factor).to(torch.float32),
+        angles=turned.to(torch.float32),
+        layout=layout,
+        start=p.start,
+    )
+
+
+def notice(effect: Effect, positions: Tensor) -> list[str]:
+    """What to see in a rotation: two or three sentences with its own numbers."""
+    if not isinstance(effect, Rotate) or effect.angles.shape[0] == 0:
+        return ["These layers do not rotate q and k."]
+    farthest = int(positions.max())
+    first, last = effect.angles[int(positions.argmax())][[0, -1]].tolist()
+    pairs = effect.angles.shape[1]
+    out = [
+        f"{pairs} pairs of dimensions turn: {effect.rotary_dim} dimensions of each head, from {effect.start}; "
+        "their lengths stay, only their directions change.",
+    ]
+    if farthest > 0:
+        turns, degrees = first / (2 * math.pi), math.degrees(last)
+        out.append(
+            f"At position {farthest:,} the fastest pair has turned {turns:,.1f} times, the slowest by {degrees:.3g}°."
+        )
+    magnitude = float(torch.hypot(effect.cos, effect.sin).mean())
+    if abs(magnitude - 1) > 1e-4:
+        out.append(f"cos and sin are multiplied by {magnitude:.4g}, so q and k become longer too.")
+    else:
+        out.append("A shift of all positions by the same number leaves every score as it is.")
+    return out
