@@ -168,7 +168,7 @@ class Weights:
         return dtype
 
     def tensor(self, name: str) -> Tensor:
-        """A tensor in its own shape and dtype, on the CPU: a view of the mapped file, whose bytes are read when looked at.
+        """A tensor in its own shape and dtype, on the CPU: a view of the mapped file, read when it is looked at.
 
         Writing to it changes memory, never the file; do not: others share it.
         """
@@ -181,7 +181,7 @@ class Weights:
         return raw.view(dtype).view(info.shape)
 
     def rows(self, name: str, index: Tensor) -> Tensor:
-        """Rows of a tensor (n, ...), index (n,) int64, reading only these. Raises BadIds for a row that is not there."""
+        """Rows of a tensor (n, ...), index (n,) int64, reading only these. Raises BadIds for a row that it lacks."""
         info, dtype = self.info(name), self.dtype(name)
         _check_rows(name, index, info.shape)
         width = math.prod(info.shape[1:])
@@ -236,7 +236,7 @@ def _sharded(index: Path) -> dict[str, TensorInfo]:
 
 
 def _only_file(folder: Path) -> Path:
-    """The one safetensors file of a folder that uses another name for it. Raises BadFile, saying what is there instead."""
+    """The one safetensors file of a folder, under another name. Raises BadFile, saying what is there instead."""
     files = sorted(f for f in folder.glob("*.safetensors") if not f.name.startswith("adapter_"))
     if len(files) == 1:
         return files[0]
@@ -245,8 +245,8 @@ def _only_file(folder: Path) -> Path:
     pickles = sorted(f.name for pattern in PICKLES for f in folder.glob(pattern))
     if pickles:
         raise BadFile(
-            f"{folder / pickles[0]} is a pickle, which could run code and is never loaded here; convert it once where you "
-            "trust it: AutoModel.from_pretrained(folder).save_pretrained(new_folder) writes safetensors."
+            f"{folder / pickles[0]} is a pickle, which could run code and is never loaded here; convert it once where "
+            "you trust it: AutoModel.from_pretrained(folder).save_pretrained(new_folder) writes safetensors."
         )
     adapters = sorted(folder.glob("adapter_*.safetensors"))
     if adapters:
@@ -315,7 +315,7 @@ class ModuleWeights:
         return self.weights.dtype(self._find(name).keys[0][0])
 
     def tensor(self, name: str) -> Tensor:
-        """A tensor in the module's shape and the file's dtype: mapped, or put together if the file has it in other parts.
+        """A tensor in the module's shape and the file's dtype: mapped, or put together from the file's parts.
 
         Raises BadFile if it is not in the files, has another shape there, or only as codes that need dequantising.
         """

@@ -1,0 +1,223 @@
+"""From a name to a folder and its configuration: a bundled model, a folder, and the place where Hub models will go.
+
+Nothing in a folder is ever run. What a visitor types into the app is a path only while the server listens on loopback,
+or inside the folders named by the environment variable TINPUT_MODELS; Python callers are not restricted.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tinput.errors import BadFile, BadModel, NotAllowed, NotFound, Unknown
+
+__all__ = ["Checkpoint", "allowed", "fetch", "find", "listed", "read_config", "roots"]
+
+VARIABLE = "TINPUT_MODELS"
+CONFIG = "config.json"
+LONGEST_CONFIG = 50_000_000  # bytes; the longest published ones, with a label for each class, have about 2 MB
+HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w][\w.-]*")
+DEEPEST = 3  # below a root: owner/name, and the Hub cache's models--owner--name/snapshots/commit
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A model's files.
+
+    name: as it was asked for ("tinput/rope" for a bundled one); folder: absolute
+    config: config.json as it stands; revision: a Hub commit, None for a folder; bundled: one of tinput's own
+    """
+
+    name: str
+    folder: Path
+    config: dict[str, Any] = field(hash=False)
+    revision: str | None = None
+    bundled: bool = False
+
+    @property
+    def stamp(self) -> tuple[tuple[str, int, int], ...]:
+        """(file, bytes, time of change) of each file of the folder, for the key of a cache."""
+        return _stamp(self.folder)
+
+
+def find(
+    name_or_folder: str | Path, revision: str | None = None, *, typed: bool = False, loopback: bool = False
+) -> Checkpoint:
+    """The files of a bundled model ("tinput/rope", or just "rope"), of a folder, or (not yet) of a Hub id.
+
+    typed: a visitor of the app typed it, so a path must be `allowed`; loopback: whether the server listens on loopback
+    Raises NotFound, NotAllowed, Unknown (the architecture) or BadFile (config.json), each naming what it is about.
+    """
+    asked = str(name_or_folder).strip()
+    if not asked:
+        raise NotFound("No model is named; give a bundled name such as tinput/rope, or the path of a model's folder.")
+
+    from tinput import twins  # late: it registers its architecture with transformers, which takes a moment to import
+
+    if not isinstance(name_or_folder, Path) and (name := _bundled(asked, twins.NAMES)):
+        if revision is not None:
+            raise NotFound(f"{name} comes with tinput and has no revision {revision!r}; leave the revision out.")
+        folder = twins.folder(name)
+        return Checkpoint(name, folder, read_config(folder), bundled=True)
+
+    folder, hub_id = _folder(asked), HUB_ID.fullmatch(asked) is not None
+    if typed and not allowed(folder, loopback):  # before anything is looked at: the answer tells nothing of the disk
+        if not hub_id or isinstance(name_or_folder, Path):
+            raise NotAllowed(
+                f"{asked} may not be read: this server reads folders only inside those named by {VARIABLE}; "
+                "choose one of the listed models, or run the app on your own machine."
+            )
+        folder = fetch(asked, revision)
+    elif _kind(folder) == "nothing" and hub_id:
+        folder = fetch(asked, revision)
+    elif revision is not None:
+        raise NotFound(f"{folder} is a folder and has no revision {revision!r}; leave the revision out.")
+
+    match _kind(folder):
+        case "nothing":
+            raise NotFound(f"There is no folder {folder}, and {', '.join(twins.NAMES)} are the bundled names.")
+        case "file":
+            raise NotFound(f"{folder} is a file; give the folder that holds a model's {CONFIG} and weights.")
+        case "closed":
+            raise NotFound(f"{folder} cannot be looked into: permission denied.")
+    config = read_config(folder)
+    _check_architecture(folder, config)
+    return Checkpoint(asked, folder, config, revision)
+
+
+def fetch(name: str, revision: str | None) -> Path:
+    """The folder of a Hub id: the one place to change for reading from the Hub. For now it always raises NotFound."""
+    what = name if revision is None else f"{name} at {revision}"
+    raise NotFound(
+        f"There is no bundled model and no folder {what}; models are not fetched from the Hub yet, so download it "
+        f"(`hf download {name} --local-dir FOLDER`) and give the folder's path."
+    )
+
+
+def roots() -> tuple[Path, ...]:
+    """The folders named by TINPUT_MODELS (separated as in PATH), symbolic links resolved."""
+    named = os.environ.get(VARIABLE, "").split(os.pathsep)
+    return tuple(dict.fromkeys(Path(n).expanduser().resolve() for n in named if n.strip()))
+
+
+def allowed(path: str | Path, loopback: bool) -> bool:
+    """Whether a path that a visitor typed may be read: on loopback, or inside one of `roots()`, links resolved."""
+    if loopback:
+        return True
+    try:
+        real = _folder(str(path)).resolve()
+    except (OSError, ValueError, RuntimeError, BadModel):  # a NUL, a loop of links
+        return False
+    return any(real.is_relative_to(root) for root in roots())
+
+
+def listed() -> list[Path]:
+    """The model folders inside TINPUT_MODELS: those with a config.json that names a model_type, sorted, at most 500."""
+    found: list[Path] = []
+    for root in roots():
+        _gather(root, root, 0, found)
+    return sorted(dict.fromkeys(found))[:500]
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """config.json as a dict. Raises BadFile, naming it: missing, no JSON, no object, no model_type."""
+    path = folder / CONFIG
+    try:
+        with path.open("rb") as stream:
+            raw = stream.read(LONGEST_CONFIG + 1)
+    except FileNotFoundError:
+        raise BadFile(
+            f"{folder} has no {CONFIG}, so it is no model that transformers can describe{_instead(folder)}."
+        ) from None
+    except OSError as error:
+        raise BadFile(f"{path} cannot be read: {error.strerror or error}.") from None
+    if len(raw) > LONGEST_CONFIG:
+        raise BadFile(f"{path} has more than {LONGEST_CONFIG:,} bytes, so it is no configuration.")
+    try:
+        config = json.loads(raw)
+    except (ValueError, RecursionError) as error:
+        raise BadFile(f"{path} is no JSON ({error}); download it again.") from None
+    if not isinstance(config, dict):
+        raise BadFile(f"{path} holds no JSON object; download it again.")
+    if not isinstance(config.get("model_type"), str) or not config["model_type"]:
+        raise BadFile(f"{path} names no model_type, so what to build is unknown.")
+    return config
+
+
+def _check_architecture(folder: Path, config: dict[str, Any]) -> None:
+    from transformers import CONFIG_MAPPING, __version__
+
+    kind = config["model_type"]
+    if kind in CONFIG_MAPPING:
+        return
+    if config.get("auto_map"):
+        raise Unknown(
+            f"{folder / CONFIG} has model_type {kind!r}, whose code comes with the checkpoint; "
+            "tinput never runs code from a checkpoint, so only models that transformers itself has can be opened."
+        )
+    raise Unknown(
+        f"{folder / CONFIG} has model_type {kind!r}, which transformers {__version__} does not have; "
+        "a newer transformers may."
+    )
+
+
+def _bundled(asked: str, names: tuple[str, ...]) -> str | None:
+    return next((name for name in names if asked in (name, name.removeprefix("tinput/"))), None)
+
+
+def _folder(asked: str) -> Path:
+    try:
+        return Path(os.path.abspath(Path(asked).expanduser()))
+    except (RuntimeError, ValueError):  # ~nobody; a NUL
+        raise NotFound(f"{asked!r} is no path; give a bundled name such as tinput/rope, or a model's folder.") from None
+
+
+def _kind(path: Path) -> str:
+    """ "folder", "file", "nothing" or "closed"."""
+    try:
+        if path.is_dir():
+            return "folder" if os.access(path, os.R_OK | os.X_OK) else "closed"
+        return "file" if path.exists() else "nothing"
+    except PermissionError:
+        return "closed"
+    except (OSError, ValueError):  # a name too long, a NUL, a lone surrogate
+        return "nothing"
+
+
+def _instead(folder: Path) -> str:
+    """What a folder without a config.json is, where one can tell."""
+    if (folder / "adapter_config.json").exists():
+        return " (it is an adapter: open the model that it adapts, or merge the two)"
+    if any(folder.glob("*.gguf")):
+        return " (it holds a GGUF file: look for the same model's safetensors)"
+    inside = sorted(p.parent.name for p in folder.glob(f"*/{CONFIG}"))
+    return f" (a folder inside it has one: {inside[0]})" if inside else ""
+
+
+def _gather(folder: Path, root: Path, depth: int, found: list[Path]) -> None:
+    try:
+        if not folder.resolve().is_relative_to(root):
+            return
+        if (folder / CONFIG).is_file():  # a model; what lies inside it (1_Pooling) is none
+            read_config(folder)
+            found.append(folder)
+            return
+        if depth < DEEPEST:
+            for inside in sorted(folder.iterdir()):
+                if inside.is_dir() and not inside.name.startswith("."):
+                    _gather(inside, root, depth + 1, found)
+    except (OSError, RuntimeError, BadFile):  # unreadable, a loop of links, some other program's config.json
+        return
+
+
+def _stamp(folder: Path) -> tuple[tuple[str, int, int], ...]:
+    files = []
+    for entry in os.scandir(folder):
+        if entry.is_file():
+            stat = entry.stat()
+            files.append((entry.name, stat.st_size, stat.st_mtime_ns))
+    return tuple(sorted(files))
