@@ -1,0 +1,12 @@
+"""Figures: arrays, windows and labels in, a Plotly figure out. Nothing here knows a model or Streamlit.
+
+Every figure is untitled (the page has the heading), transparent, readable in the light and the dark theme, and
+carries in `layout.meta` its `description` (the alt text) and its `note` (dtype, what was left out).
+`large=True` sets the type for a lecture room. `to_csv` exports what a figure shows.
+"""
+
+from tinput.figures.colour import OKABE_ITO, limits
+from tinput.figures.heat import CELLS, cells, heatmap, panels, similarity, weights
+from tinput.figures.labels import literal
+
+__all__ = ["CELLS", "OKABE_ITO", "cells", "heatmap", "limits", "literal", "panels", "similarity", "weights"]

@@ -1,0 +1,194 @@
+"""What all figures share: fonts, margins, axes with tokens on them, and the text that stands in for the picture.
+
+Text and grid take their colours from the page's theme (Streamlit writes them into the template), backgrounds are
+transparent. A token axis is numeric, with tick text, so that equal tokens stay apart; it is drawn twice: once hidden,
+with every label in full, which is what the hover box reads, and once with as many short labels as fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects as go
+from numpy.typing import NDArray
+
+from tinput.figures import labels as text
+from tinput.window import Window
+
+__all__ = ["Axis", "as_array", "count", "dtype_of", "figure", "number", "size"]
+
+CLEAR = "rgba(0,0,0,0)"
+GRID = "rgba(128,132,149,0.25)"
+PLOT_WIDTH = 700  # pixels that a plot has at least beside the sidebar of a 1280 wide window
+_FONT = {"color": "#31333f", "family": "Source Sans, Source Sans Pro, sans-serif"}
+_LINES = {"gridcolor": GRID, "zerolinecolor": GRID, "linecolor": GRID}
+# Only what a notebook needs: Streamlit overrides these by the theme's own.
+TEMPLATE = go.layout.Template(
+    layout={
+        "font": _FONT,
+        "xaxis": {**_LINES, "showgrid": False, "automargin": True},
+        "yaxis": {**_LINES, "automargin": True},
+        "colorway": ["#0072B2", "#E69F00", "#CC79A7", "#009E73", "#56B4E9", "#D55E00", "#999999"],
+    }
+)
+
+
+def size(large: bool) -> int:
+    """The size of all text, in pixels."""
+    return 19 if large else 14
+
+
+def as_array(values: Any) -> NDArray[np.float32]:
+    """A tensor (of any dtype), window, field, array or list as float32 on the CPU."""
+    if isinstance(values, Window):
+        values = values.values
+    if hasattr(values, "detach"):
+        values = values.detach().to("cpu").float().numpy()
+    return np.ascontiguousarray(np.asarray(values), dtype=np.float32)
+
+
+def dtype_of(values: Any) -> str:
+    """The dtype that the values came in, as torch and numpy spell it."""
+    if isinstance(values, Window):
+        values = values.values
+    return str(getattr(values, "dtype", "float32")).removeprefix("torch.")
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One axis of a figure.
+
+    at: the place of each row, column or point on it, (n,)
+    labels: the token at each place, or None where the places are numbers
+    positions: what is called its position in the hover box; the place itself if None
+    """
+
+    title: str
+    at: NDArray[Any]
+    labels: Sequence[str] | None = None
+    positions: Sequence[int] | None = None
+    kind: str = "linear"
+
+    def hover(self) -> list[str]:
+        """Each label in full, with its position."""
+        assert self.labels is not None
+        positions = self.at if self.positions is None else self.positions
+        return [
+            f"{text.literal(label)}, position {int(position)}"
+            for label, position in zip(self.labels, positions, strict=True)
+        ]
+
+    def plural(self) -> str:
+        return _plural(self.title.split(",")[0].split(" (")[0])
+
+
+def figure(*, large: bool, height: int, description: str, note: str = "", **layout: Any) -> go.Figure:
+    """An empty figure in the common style. `description` is its alt text, `note` what was left out and the dtype."""
+    font = size(large)
+    fig = go.Figure()
+    fig.update_layout(
+        template=TEMPLATE,
+        paper_bgcolor=CLEAR,
+        plot_bgcolor=CLEAR,
+        font={"size": font},
+        height=height,
+        margin={"l": 8, "r": 8, "t": 34, "b": 8, "pad": 2},
+        hoverlabel={"font": {"size": font}, "align": "left"},
+        hovermode="closest",
+        legend={
+            "orientation": "h",
+            "x": 0,
+            "xanchor": "left",
+            "y": 1.0,
+            "yanchor": "bottom",
+            "font": {"size": font},
+            "title": {"font": {"size": font}},
+            "itemsizing": "constant",
+            "bgcolor": CLEAR,
+        },
+        modebar={"bgcolor": CLEAR, "color": "#808495", "activecolor": "#0072B2"},
+        meta={"description": description, "note": note},
+    )
+    fig.update_layout(**layout)
+    return fig
+
+
+def draw_axis(fig: go.Figure, letter: str, axis: Axis, *, large: bool, room: float, note: str = "", **more) -> None:
+    """Set the x or y axis of a figure with one plot.
+
+    room: pixels along the axis
+    """
+    font = size(large)
+    title = text.literal(axis.title) + (
+        f"<br><span style='font-size:{font}px'>{text.literal(note)}</span>" if note else ""
+    )
+    style = {
+        "title": {"text": title, "font": {"size": font + 1}, "standoff": 8},
+        "tickfont": {"size": font},
+        "type": axis.kind,
+        "automargin": True,
+        "zeroline": False,
+        **more,
+    }
+    if axis.labels is None:
+        if letter == "x":
+            style.setdefault("nticks", 12)
+        fig.update_layout({f"{letter}axis": style})
+        return
+    cut = 16 if letter == "y" else 12
+    shown = [text.literal(label, cut) for label in axis.labels]
+    step = text.every(len(shown), room / (font * 1.3))
+    if letter == "x":
+        style["tickangle"] = tilt([text.short(label, cut) for label in axis.labels][::step], room, font)
+    hidden = {
+        "tickmode": "array",
+        "tickvals": axis.at,
+        "ticktext": axis.hover(),
+        "showticklabels": False,
+        "ticks": "",
+        "showgrid": False,
+        "zeroline": False,
+        "type": axis.kind,
+        **more,
+    }
+    visible = {
+        **style,
+        "overlaying": letter,
+        "matches": letter,
+        "side": "left" if letter == "y" else "bottom",
+        "tickmode": "array",
+        "tickvals": axis.at[::step],
+        "ticktext": shown[::step],
+        "ticks": "",
+        "showgrid": False,
+    }
+    fig.update_layout({f"{letter}axis": hidden, f"{letter}axis2": visible})
+    # An axis without a trace is not drawn.
+    fig.add_trace(
+        go.Scatter(x=[None], y=[None], hoverinfo="skip", showlegend=False, name="", **{f"{letter}axis": f"{letter}2"})
+    )
+
+
+def tilt(labels: Sequence[str], room: float, font: int) -> int:
+    """The angle at which these labels, side by side, do not run into each other."""
+    if len(labels) * (text.longest(labels) + 1) * font * 0.6 <= room:
+        return 0
+    return -45 if len(labels) * font * 1.9 <= room else -90
+
+
+def number(value: float) -> str:
+    """A number as it is read: three digits, no exponent where none is needed."""
+    return f"{value:,.3g}" if abs(value) < 1000 else f"{value:,.0f}" if abs(value) < 1e9 else f"{value:.3g}"
+
+
+def count(n: int, word: str) -> str:
+    return f"{n:,} {word if n == 1 else _plural(word)}"
+
+
+def _plural(word: str) -> str:
+    if word.endswith("y") and word[-2:-1] not in "aeiou":
+        return word[:-1] + "ies"
+    return word if word.endswith("s") else word + "s"
