@@ -1,0 +1,68 @@
+"""The frame around every page: page settings, the sidebar with text and model, and the pages."""
+
+from urllib.parse import quote_plus
+
+import streamlit as st
+
+from tinput.ui import examples, kit, literal, sources, style
+
+LINK_LIMIT = 4_000  # bytes of text in a link; browsers and proxies refuse much longer addresses
+
+PAGES = {
+    "pipeline": "Pipeline",
+    "tokens": "Tokens",
+    "embeddings": "Embeddings",
+    "sinusoidal": "Sinusoidal",
+    "learned": "Learned",
+    "rope": "RoPE",
+    "alibi": "ALiBi",
+    "relative_bias": "Relative bias",
+    "side_by_side": "Side by side",
+}
+
+
+def set_text(text: str) -> None:
+    st.session_state["text"] = text
+
+
+def sidebar() -> None:
+    """Text, examples, model, large type: the same on every page, and in the address bar."""
+    st.html(
+        '<p class="brand">tinput<small>What enters the first Transformer block, '
+        "and how a model tells positions apart.</small></p>"
+    )
+    text = st.session_state.get("text")
+    fits = len(quote_plus(text or "", errors="replace")) <= LINK_LIMIT
+    st.text_area("Text", kit.DEFAULT_TEXT, height=150, key="text", bind="query-params" if fits else None)
+    if not fits:
+        st.html(literal.paragraphs(["This text is too long for a link: the address bar does not hold it."], "note"))
+    with st.container(horizontal=True, gap="small"):
+        for name, example in examples.EXAMPLES.items():
+            st.button(name, on_click=set_text, args=(example,), key=f"example-{name}", type="tertiary")
+    by_path = kit.may_type_paths()
+    st.selectbox(
+        "Model",
+        sources.offered(),
+        key="model",
+        bind="query-params",
+        accept_new_options=True,
+        help="The bundled six differ in their position scheme alone. "
+        + ("Or type the path of a folder with a model." if by_path else "More: folders that the server lists."),
+    )
+    if by_path:
+        st.html(literal.paragraphs(["Or type the path of a folder that holds a model."], "note"))
+    st.toggle("Large type", key="large", bind="query-params")
+
+
+st.set_page_config(page_title="tinput", page_icon=":material/line_start_circle:", layout="wide")
+st.html(style.css(kit.large()))
+page = st.navigation(
+    [
+        st.Page(f"../../pages/{name}.py", title=title, url_path=name, default=name == "pipeline")
+        for name, title in PAGES.items()
+    ],
+    position="top",
+)
+with st.sidebar:
+    sidebar()
+page.run()

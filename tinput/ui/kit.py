@@ -1,0 +1,438 @@
+"""What a page is made of. A page asks one question; it holds words and controls, no maths and no plotly:
+
+    from tinput import figures, measure
+    from tinput.positions import alibi
+    from tinput.ui import kit
+
+    page = kit.start("How does a score fall with distance?", about=alibi)   # question, tokens, badges; or says what to do
+    with kit.panel("The bias of one head") as panel:                        # the picture's column; words go beside it
+        head = kit.number("Head", key="head", high=page.model.n_heads - 1)  # in the address bar, right above the picture
+        figure = figures.heatmap(bias[head], rows=page.labels, columns=page.labels, large=kit.large())
+        page.show(figure, "alibi-bias", code=f"tinput.figures.heatmap(trace.effect.scores[{head}])")
+        panel.say(*alibi.notice(page.trace.effect, page.positions), formula=alibi.FORMULA)
+
+`kit.start` ends the page by itself when there is nothing to show (no text, a model that cannot be opened). Controls are
+`choose`, `toggle`, `number`, `slider`, `token`: each is bound to the address bar under its `key`, so keys are short,
+unique over all pages unless the control means the same on each, and a default never depends on the model. Choose the
+picture with `kit.choose`, not with tabs: tabs send every picture. Literal text goes through `kit.sentences`, `kit.note`
+or `panel.say`, never through Markdown. `page.what_if(scheme)` marks a page whose scheme the model does not have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+import streamlit as st
+
+from tinput.errors import TinputError, TooLong
+from tinput.positions import SCHEMES
+from tinput.ui import cache, literal, sources
+from tinput.ui.export import figure_csv
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+    from torch import Tensor
+
+    from tinput.models import Model
+    from tinput.record import Trace
+    from tinput.tokens import Tokens
+
+__all__ = [
+    "DEFAULT_TEXT",
+    "LIMIT",
+    "Page",
+    "Panel",
+    "choose",
+    "details",
+    "large",
+    "may_type_paths",
+    "note",
+    "number",
+    "open_page",
+    "panel",
+    "sentences",
+    "slider",
+    "start",
+    "stop",
+    "toggle",
+    "token",
+    "trouble",
+]
+
+LIMIT = 2_048  # tokens that are traced; more would be minutes of work and no picture shows them
+DEFAULT_TEXT = "the cat sat on the mat, and the dog sat on the cat"
+GREEN, RED, GREY = "#2E9E4F", "#D32F2F", "#999999"
+T = TypeVar("T")
+
+
+# --- one text through one model ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Page:
+    """One text through one model: what a page shows. Made by `start`.
+
+    name: the model's name or folder; text: as typed; tokens: of what is traced; cut: what was left out, in a sentence
+    """
+
+    name: str
+    model: Model
+    text: str
+    tokens: Tokens
+    trace: Trace
+    cut: str = ""
+    ids: tuple[int, ...] | None = None
+    stamp: cache.Stamp = field(default=(), repr=False)
+
+    @property
+    def labels(self) -> Sequence[str]:
+        """What to call each token, literal, one a token. Figures escape them."""
+        return self.tokens.labels
+
+    @property
+    def seq(self) -> int:
+        """How many tokens are traced."""
+        return len(self.tokens.ids)
+
+    @cached_property
+    def positions(self) -> Tensor:
+        """(seq,) int64: the positions that the model used; counted from 0 where it uses none."""
+        import torch
+
+        found = self.trace.positions
+        return torch.arange(self.seq) if found is None else found
+
+    def effect_of(self, kind: type[T]) -> T | None:
+        """The first recorded effect of a kind (Add, Rotate, Bias ...), or None."""
+        return next((item.effect for item in self.trace.effects if isinstance(item.effect, kind)), None)
+
+    def has(self, scheme: str) -> bool:
+        """Whether the model uses the scheme, alone or among others."""
+        return scheme in self.model.schemes
+
+    def retrace(
+        self, *, positions: Sequence[int] | None = None, dtype: str | None = None, stack: str | None = None
+    ) -> Trace:
+        """The same text through the same model with something else set (cached)."""
+        return cache.trace(
+            self.name,
+            self.stamp,
+            None if self.ids is not None else self.text,
+            ids=self.ids,
+            positions=None if positions is None else tuple(int(position) for position in positions),
+            dtype=dtype,
+            stack=stack,
+        )
+
+    def what_if(self, scheme: Any) -> bool:
+        """Say that the model does not have this scheme (a module of `positions`); True when it does not."""
+        if self.has(scheme.NAME):
+            return False
+        own = " and ".join(SCHEMES[name].LABEL for name in self.model.schemes) or "no position scheme"
+        st.html(
+            f'<div class="whatif">{literal.inline("What if: ")}<b>{literal.inline(self.name)}</b>'
+            f"{literal.inline(f' has {own}. The pictures show what {scheme.LABEL} would do at its sizes.')}</div>"
+        )
+        return True
+
+    @property
+    def source(self) -> dict[str, object]:
+        """Where the numbers are from: the first lines of each export."""
+        trace = self.trace
+        versions = ", ".join(f"{name} {version}" for name, version in trace.versions.items())
+        return {
+            "model": trace.model,
+            "revision": trace.revision or "none",
+            "dtype": f"{trace.dtype} (checkpoint: {trace.checkpoint_dtype})",
+            "versions": versions,
+            "tokens": f"{self.seq}{f' ({self.cut})' if self.cut else ''}",
+        }
+
+    @property
+    def code(self) -> str:
+        """The lines of Python that make `model` and `trace`, as they run in a notebook."""
+        lines = ["import tinput", "", f"model = tinput.open_model({self.name!r})"]
+        if len(self.text) <= 4_000:
+            lines.append(f"text = {self.text!r}")
+        else:
+            lines.append('text = open("text.txt", encoding="utf-8").read()  # the text of the sidebar, saved')
+        if self.ids is not None:
+            lines.append(f"trace = model.trace(ids=model.tokenize(text).ids[:{len(self.ids)}])")
+        else:
+            lines.append("trace = model.trace(text)")
+        return "\n".join(lines)
+
+    def show(self, figure: Figure, name: str, *, code: str = "", csv: Callable[[], str] | None = None) -> None:
+        """Draw a figure with its downloads: CSV, picture (the camera on the figure), the Python that makes it.
+
+        name: of the files and of the element, unique on the page, ours (never user text)
+        code: the lines after `model` and `trace` that make the figure in a notebook; the last one is the figure
+        csv: makes the file's text when asked; default: the numbers in the figure
+        """
+        description = (figure.layout.meta or {}).get("description") or name.replace("-", " ")
+        st.plotly_chart(
+            figure,
+            key=f"figure-{name}",
+            alt=literal.visible(description),
+            config={
+                "displaylogo": False,
+                "displayModeBar": True,
+                "modeBarButtons": [["toImage", "zoom2d", "resetScale2d"]],
+                "toImageButtonOptions": {"format": "png", "filename": f"tinput-{name}", "scale": 2},
+            },
+        )
+        source = self.source
+        with st.container(horizontal=True, gap="small", key=f"tools-{name}"):
+            st.download_button(
+                "CSV",
+                csv or (lambda: figure_csv(figure, source)),
+                file_name=f"tinput-{name}.csv",
+                mime="text/csv",
+                key=f"csv-{name}",
+                on_click="ignore",
+                icon=":material/download:",
+                type="tertiary",
+                help="The numbers of this picture",
+            )
+            if code:
+                with st.popover("Python", icon=":material/code:", type="tertiary", help="Make it in a notebook"):
+                    st.code(f"{self.code}\n{code}", language="python")
+
+
+def start(question: str, *, about: Any = None) -> Page:
+    """The top of a page: the question, the tokens, the badges, and the text's trace through the chosen model.
+
+    about: the scheme module (of `tinput.positions`) that the page is about; says so when the model does not have it.
+    Ends the page with a sentence on what to do when there is no text or the model cannot take it.
+    """
+    st.html(f'<h1 class="question">{literal.inline(question)}</h1>')
+    head = st.empty()
+    text = st.session_state.get("text", DEFAULT_TEXT)
+    name = st.session_state.get("model") or sources.DEFAULT_MODEL
+    page = open_page(name, text)
+    head.html(_header(page))
+    if about is not None:
+        page.what_if(about)
+    return page
+
+
+def open_page(name: str, text: str) -> Page:
+    """`text` through the model `name`, or the page ends with what to do. For pages with a second model."""
+    if not text.strip():
+        st.html('<div class="empty"><p>Type a sentence at the left, or choose one of the examples there.</p></div>')
+        st.stop()
+    try:
+        name = sources.allowed(name, any_path=may_type_paths())
+        stamp = cache.stamp(name)
+        model = cache.model(name, stamp)
+        return _trace(name, stamp, model, text)
+    except TinputError as error:
+        stop(str(error))
+
+
+def _trace(name: str, stamp: cache.Stamp, model: Model, text: str) -> Page:
+    tokens = cache.tokens(name, stamp, text)
+    total, usable, why = len(tokens.ids), LIMIT, f"the app traces at most {LIMIT:,} tokens"
+    if total > usable:
+        ids = tuple(int(i) for i in tokens.ids[:usable])
+    else:
+        ids = None
+    try:
+        trace = cache.trace(name, stamp, None if ids else text, ids=ids)
+    except TooLong as error:
+        if not 0 < error.usable < (len(ids) if ids else total):
+            raise
+        usable, why = error.usable, f"the model's position table ends after {error.usable:,}"
+        ids = tuple(int(i) for i in tokens.ids[:usable])
+        trace = cache.trace(name, stamp, None, ids=ids)
+    if ids is None:
+        return Page(name, model, text, tokens, trace, stamp=stamp)
+    cut = f"the first {len(ids):,} of {total:,} tokens: {why}"
+    return Page(name, model, text, _first(tokens, len(ids)), trace, cut=cut, ids=ids, stamp=stamp)
+
+
+def _first(tokens: Tokens, n: int) -> Tokens:
+    """The first n tokens."""
+    per_token = {name: getattr(tokens, name)[:n] for name in ("ids", "pieces", "bytes", "spans", "special")}
+    return replace(tokens, **per_token)
+
+
+def _header(page: Page) -> str:
+    ids, positions = page.tokens.ids, page.positions.tolist()
+    titles = [f"token {i} · id {ids[i]} · position {positions[i]}" for i in range(page.seq)]
+    parts = [literal.strip(page.labels, titles, page.tokens.special), '<div class="badges">']
+    parts += [_scheme_badge(name, page.model.reason) for name in page.model.schemes or ("none",)]
+    parts.append(_agreement_badge(page.trace))
+    parts.append("</div>")
+    said = [f"Shown: {page.cut}."] if page.cut else []
+    said += [flag.message for flag in page.tokens.flags]
+    if said:
+        parts.append(literal.paragraphs(said, "note"))
+    return "".join(parts)
+
+
+def _scheme_badge(name: str, reason: str) -> str:
+    scheme = SCHEMES[name]
+    return literal.badge(f"{scheme.LABEL}: {scheme.INJECTION}", scheme.COLOUR, reason)
+
+
+def _agreement_badge(trace: Trace) -> str:
+    """Green when recorded and textbook agree, red when not, grey when there is nothing to compare; the sizes in words."""
+    agreement = trace.agreement
+    if agreement.ok is None and agreement.max_abs_diff is None:
+        return literal.badge("nothing to compare", GREY, trace.textbook_reason or agreement.message)
+    sizes = f"max |Δ| = {agreement.max_abs_diff:.2g}, tolerance {agreement.tolerance:.2g}"
+    if agreement.ok is None:
+        return literal.badge(f"no verdict: {sizes}", GREY, agreement.message)
+    colour, verdict = (GREEN, "matches the textbook") if agreement.ok else (RED, "differs from the textbook")
+    return literal.badge(f"{verdict}: {sizes}", colour, agreement.message)
+
+
+# --- words ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A picture's place and, beside it, the place for words."""
+
+    words: Any
+
+    def say(self, *sentences: str, formula: str = "", note: str = "") -> None:
+        """The formula (LaTeX) and a few literal sentences, beside the picture; `note` is smaller."""
+        with self.words:
+            if formula:
+                st.latex(formula)
+            if sentences:
+                st.html(literal.paragraphs(sentences))
+            if note:
+                st.html(literal.paragraphs([note], "note"))
+
+
+@contextmanager
+def panel(title: str) -> Iterator[Panel]:
+    """A titled place for one picture, with its controls above it and words beside it."""
+    st.html(f'<h2 class="panel-title">{literal.inline(title)}</h2>')
+    picture, words = st.columns([7, 3], gap="large")
+    with picture:
+        yield Panel(words)
+
+
+def sentences(*lines: str) -> None:
+    """Literal sentences, in the page's own size."""
+    st.html(literal.paragraphs(lines))
+
+
+def note(*lines: str) -> None:
+    """Literal sentences, smaller: what was left out, a dtype."""
+    st.html(literal.paragraphs(lines, "note"))
+
+
+def trouble(message: str) -> None:
+    """A box that says what is wrong and what to do next."""
+    st.html(f'<div class="trouble" role="alert"><p>{literal.inline(message)}</p></div>')
+
+
+def stop(message: str) -> NoReturn:
+    """`trouble`, and the page ends here."""
+    trouble(message)
+    st.stop()
+
+
+def details(title: str) -> Any:
+    """A folded place for details: `with kit.details("How it was recorded"): ...`"""
+    return st.expander(title)
+
+
+# --- controls, each bound to the address bar --------------------------------------------------------------------------
+
+
+def choose(label: str, options: Sequence[str] | Mapping[str, str], *, key: str, default: str = "") -> str:
+    """One of a few words, as a row of segments. options: labels, or label -> what is returned. Ours, not user text.
+
+    default: a label; the first one if it is left out. A choice that is no longer among the options falls back to it.
+    """
+    labels = list(options)
+    default = default or labels[0]
+    _forget_unless(key, lambda value: value in labels)
+    with_labels = st.segmented_control(
+        label, labels, default=default, required=True, key=key, bind="query-params", label_visibility=_visibility(label)
+    )
+    chosen = with_labels or default
+    return options[chosen] if isinstance(options, Mapping) else chosen
+
+
+def toggle(label: str, *, key: str, default: bool = False, help: str | None = None) -> bool:
+    """A switch."""
+    return st.toggle(label, value=default, key=key, bind="query-params", help=help)
+
+
+def number(
+    label: str, *, key: str, default: int = 0, low: int = 0, high: int | None = None, help: str | None = None
+) -> int:
+    """A whole number, low to high, both included. `high` may depend on the model: a larger value is brought down."""
+    _clamp(key, low, high)
+    return int(
+        st.number_input(label, low, high, _between(default, low, high), 1, key=key, bind="query-params", help=help)
+    )
+
+
+def slider(
+    label: str, low: float, high: float, *, key: str, default: float, step: float | None = None, help: str | None = None
+) -> float:
+    """A number on a scale; whole when low, high and default are."""
+    _clamp(key, low, high)
+    return st.slider(label, low, high, _between(default, low, high), step, key=key, bind="query-params", help=help)
+
+
+def token(page: Page, label: str = "Token", *, key: str = "token") -> int:
+    """One of the text's tokens, by number; its literal label stands beside. The key is the same on all pages."""
+    scale, name = st.columns([3, 2], vertical_alignment="bottom")
+    with scale:
+        index = int(slider(label, 0, page.seq - 1, key=key, default=0)) if page.seq > 1 else 0
+    with name:
+        st.html(
+            literal.chip(page.labels[index], kind="chosen")
+            + f' <span class="more">id {page.tokens.ids[index]}, position {int(page.positions[index])}</span>'
+        )
+    return index
+
+
+def _visibility(label: str) -> Any:
+    return "visible" if label else "collapsed"
+
+
+def _between(value: float, low: float, high: float | None) -> Any:
+    return max(low, value) if high is None else min(max(low, value), high)
+
+
+def _clamp(key: str, low: float, high: float | None) -> None:
+    """A value kept from another model or text may lie outside; Streamlit would raise."""
+    value = st.session_state.get(key)
+    if value is not None and value != _between(value, low, high):
+        st.session_state[key] = _between(value, low, high)
+
+
+def _forget_unless(key: str, good: Callable[[Any], bool]) -> None:
+    if key in st.session_state and not good(st.session_state[key]):
+        del st.session_state[key]
+
+
+# --- this session -----------------------------------------------------------------------------------------------------
+
+
+def large() -> bool:
+    """Whether large type is on."""
+    return bool(st.session_state.get("large", False))
+
+
+def may_type_paths() -> bool:
+    """Whether this session may open any folder by its path: only while the server is this machine's alone."""
+    from streamlit import config
+
+    return sources.serves_this_machine_only(
+        st.get_option("server.address"), getattr(config, "_server_mode", None), dict(st.context.headers)
+    )

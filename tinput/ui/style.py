@@ -1,0 +1,54 @@
+"""The app's own CSS. Colours come from the theme: `currentColor` mixed with nothing, so light and dark both work."""
+
+__all__ = ["LARGE", "css"]
+
+LARGE = 1.3  # how much bigger large type is, in the page and in figures
+
+_CSS = """
+.stMainBlockContainer { padding: 3.6rem 2.2rem 4rem; max-width: 1800px; }
+.stMainBlockContainer [data-testid="stVerticalBlock"] { gap: 0.75rem; }
+[data-testid="stSidebarUserContent"] { padding-top: 0.5rem; }
+.question { font-size: 1.7rem; font-weight: 650; line-height: 1.25; margin: 0 0 .55rem; letter-spacing: -.01em; }
+.panel-title { font-size: 1.2rem; font-weight: 650; margin: .9rem 0 0; padding-top: .9rem;
+  border-top: 1px solid color-mix(in srgb, currentColor 15%, transparent); }
+.brand { font-size: 1.35rem; font-weight: 700; letter-spacing: -.02em; margin: 0; }
+.brand small { display: block; font-size: .82rem; font-weight: 400; letter-spacing: 0; opacity: .75; line-height: 1.35; }
+.strip { display: flex; flex-wrap: wrap; gap: .25rem; max-height: 4.15rem; overflow-y: auto; margin-bottom: .55rem; }
+.strip.tall { max-height: none; }
+.tok { font-family: "Source Code Pro", monospace; font-size: .95rem; line-height: 1.45; padding: .12rem .42rem;
+  white-space: pre; unicode-bidi: isolate; border-radius: .3rem; max-width: 24rem; overflow: hidden;
+  text-overflow: ellipsis; background: color-mix(in srgb, currentColor 9%, transparent); }
+.tok:hover { background: color-mix(in srgb, currentColor 20%, transparent); }
+.tok.special { background: transparent; outline: 1px dashed color-mix(in srgb, currentColor 45%, transparent);
+  outline-offset: -1px; }
+.tok.chosen { outline: 2px solid currentColor; outline-offset: -2px; font-weight: 600; }
+.more { font-size: .95rem; opacity: .75; padding: .12rem .3rem; }
+.badges { display: flex; flex-wrap: wrap; gap: .5rem; align-items: center; }
+.badge { display: inline-flex; align-items: center; gap: .45rem; font-size: .95rem; padding: .2rem .7rem;
+  border-radius: 1rem; border: 1px solid color-mix(in srgb, currentColor 22%, transparent); }
+.badge i { width: .75rem; height: .75rem; border-radius: 50%; flex: none; }
+.notice p { font-size: 1rem; line-height: 1.5; margin: 0 0 .6rem; overflow-wrap: anywhere; }
+.notice p::before { content: ""; }
+.note p { font-size: .92rem; line-height: 1.45; margin: 0 0 .3rem; opacity: .8; overflow-wrap: anywhere; }
+.whatif { border-left: .3rem solid #E69F00; padding: .45rem .9rem; font-size: 1rem; line-height: 1.45;
+  background: color-mix(in srgb, #E69F00 11%, transparent); border-radius: .3rem; }
+.whatif p, .trouble p { margin: 0; overflow-wrap: anywhere; }
+.trouble { border-left: .3rem solid #D55E00; padding: .7rem 1rem; font-size: 1.05rem; line-height: 1.5;
+  background: color-mix(in srgb, #D55E00 11%, transparent); border-radius: .3rem; }
+.empty { border: 1px dashed color-mix(in srgb, currentColor 35%, transparent); border-radius: .5rem;
+  padding: 2.5rem 1.5rem; text-align: center; font-size: 1.15rem; }
+.empty p { margin: 0; }
+.marked { font-size: 1.15rem; line-height: 2.1; white-space: pre-wrap; overflow-wrap: anywhere; }
+.marked span { border-radius: .25rem; padding: .15rem .05rem; unicode-bidi: isolate; }
+.facts { border-collapse: collapse; width: 100%; font-size: 1rem; }
+.facts th, .facts td { text-align: left; padding: .35rem .8rem .35rem 0; vertical-align: top; overflow-wrap: anywhere;
+  border-bottom: 1px solid color-mix(in srgb, currentColor 13%, transparent); }
+.facts tr.differs td { background: color-mix(in srgb, #E69F00 16%, transparent); }
+.facts tr.differs td:first-child::after { content: " (differs)"; font-size: .85rem; opacity: .8; }
+.stPlotlyChart { min-width: 0; }
+"""
+
+
+def css(large: bool) -> str:
+    """The style sheet; `large` scales every rem on the page (figures are scaled by the kit)."""
+    return f"<style>{_CSS}{f'html {{ font-size: {LARGE * 100:.0f}% !important; }}' if large else ''}</style>"
