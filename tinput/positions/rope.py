@@ -25,6 +25,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from . import unsaid
 from .effects import Effect, Nothing, Rotate
 from .spelling import CONTEXT, D_MODEL, HEADS, pick, size, text_part
 
@@ -113,7 +114,7 @@ class Frequencies:
     attention_factor: cos and sin are multiplied by it
     rotary_dim: how many dimensions of a head turn
     rope_type: the scaling method, a key of SCALINGS
-    softmax_scale_factor: the scores are multiplied by it besides 1 / sqrt(d_head) (DeepSeek's second place for YaRN's magnitude)
+    softmax_scale_factor: what multiplies the scores besides 1 / sqrt(d_head): DeepSeek's second place for the magnitude
     """
 
     inv_freq: Tensor
@@ -152,7 +153,7 @@ def frequencies(
     config: a config.json as a mapping, in the old or the new spelling
     layer_type: "full_attention", "sliding_attention" ..., where they differ by layer; the first layer's if None
     seq_len: the largest position plus one, in tokens; "dynamic" and "longrope" depend on it
-    Raises ValueError for what the configuration does not say, for an unknown scaling, or a layer type that does not rotate.
+    Raises ValueError for what the configuration does not say, an unknown scaling, a layer type that does not rotate.
     """
     p = parse(config, layer_type)
     if p is None:
@@ -174,12 +175,12 @@ def _default(p: Parameters, seq_len: int | None) -> tuple[Tensor, float]:  # noq
 
 
 def _linear(p: Parameters, seq_len: int | None) -> tuple[Tensor, float]:  # noqa: ARG001
-    """Chen et al. 2023, "Position Interpolation" (https://arxiv.org/abs/2306.15595), equation 4: positions are squeezed."""
+    """Chen et al. 2023, "Position Interpolation" (https://arxiv.org/abs/2306.15595), equation 4: squeezed positions."""
     return _powers(p) / _factor(p), 1.0
 
 
 def _dynamic(p: Parameters, seq_len: int | None) -> tuple[Tensor, float]:
-    """NTK-aware: theta grows with the text's length, once that passes the context (Peng et al. 2023, section 3.1 and B.1).
+    """NTK-aware: theta grows with the text once that is longer than the context (Peng et al. 2023, sections 3.1, 3.3).
 
     The exponent d / (d - 2) squeezes the slowest pair by the whole factor and leaves the fastest as it is.
     A fixed `alpha` in place of the length is HunYuan's.
@@ -193,7 +194,7 @@ def _dynamic(p: Parameters, seq_len: int | None) -> tuple[Tensor, float]:
 
 
 def _yarn(p: Parameters, seq_len: int | None) -> tuple[Tensor, float]:  # noqa: ARG001
-    """Peng et al. 2023, "YaRN" (https://arxiv.org/abs/2309.00071), section 3.2: fast pairs as they are, slow ones squeezed.
+    """Peng et al. 2023, "YaRN" (https://arxiv.org/abs/2309.00071), sections 3.2 and 3.4: only slow pairs are squeezed.
 
     A pair that makes more than beta_fast turns within the original context is left; one with less than beta_slow
     is divided by the factor; between the two a ramp (equations 17 to 20). The magnitude is equation 22's.
@@ -226,7 +227,7 @@ def _yarn_magnitude(factor: float, mscale: float = 1.0) -> float:
 
 
 def _longrope(p: Parameters, seq_len: int | None) -> tuple[Tensor, float]:
-    """Ding et al. 2024, "LongRoPE" (https://arxiv.org/abs/2402.13753), equation 3: a divisor for each pair, found by search.
+    """Ding et al. 2024, "LongRoPE" (https://arxiv.org/abs/2402.13753): a divisor for each pair, found by search.
 
     One list for texts within the original context, another for longer ones.
     """
@@ -301,11 +302,15 @@ def parse(config: Mapping[str, Any], layer_type: str | None = None) -> Parameter
     """
     config = text_part(config)
     kinds = layer_types(config)
-    layer_type = layer_type or (kinds[0] if kinds else None)
-    options = dict(pick(config, "rope_parameters", "rope_scaling") or {})
-    local = layer_type == "sliding_attention" and pick(config, *_LOCAL_THETA) is not None
+    options = pick(config, "rope_parameters", "rope_scaling")
+    name = config.get("model_type", "")
+    if options is None and name in unsaid.UNCERTAIN:
+        raise ValueError(f"the configuration has no rope_parameters, and {name} has no plain default")
+    options = dict(options or {})
 
     nested = {key: value for key, value in options.items() if isinstance(value, Mapping) or key in kinds}
+    layer_type = layer_type or next((kind for kind in kinds if kind in nested or not nested), next(iter(nested), None))
+    local = layer_type == "sliding_attention"
     if nested:
         if layer_type not in nested:
             raise ValueError(f"no rotation for layers of type {layer_type!r}: there is {', '.join(nested)}")
@@ -322,15 +327,19 @@ def parse(config: Mapping[str, Any], layer_type: str | None = None) -> Parameter
     if rope_type not in SCALINGS:
         raise ValueError(f"unknown rope_type {rope_type!r}: there is {', '.join(SCALINGS)}")
 
-    defaults = _CLASS_DEFAULTS.get(config.get("model_type", ""), {})
     theta = pick(options, "rope_theta")
-    if theta is None:
-        theta = pick(config, *(_LOCAL_THETA if local else _THETA))
-    head_dim, dim, start = _head(config, options, defaults)
+    if theta is None and local:
+        theta = pick(config, *_LOCAL_THETA)
+    if theta is None and not (local and name in unsaid.LOCAL_IS_PLAIN):
+        theta = pick(config, *_THETA) or unsaid.THETAS.get(name)
+    own = config.get("per_layer_config") or {}  # Gemma 4: wider heads in some layers
+    if layer_type in kinds and own:
+        config = {**config, **own.get(str(kinds.index(layer_type)), {})}
+    head_dim, dim, start = _head(config, options)
     context = int(pick(config, *CONTEXT) or 0)
     original = pick(config, "original_max_position_embeddings") or pick(options, "original_max_position_embeddings")
     return Parameters(
-        theta=float(theta if theta is not None else defaults.get("theta", 10000.0)),
+        theta=float(theta or 10000.0),
         rope_type=rope_type,
         dim=dim,
         head_dim=head_dim,
@@ -342,31 +351,34 @@ def parse(config: Mapping[str, Any], layer_type: str | None = None) -> Parameter
 
 
 _THETA = ("rope_theta", "rotary_emb_base", "global_rope_theta")
-_LOCAL_THETA = ("rope_local_base_freq", "local_rope_theta")
+_LOCAL_THETA = ("rope_local_base_freq", "local_rope_theta", "swa_rope_theta")
 
 
-def _head(config: Mapping[str, Any], options: Mapping[str, Any], defaults: Mapping[str, float]) -> tuple[int, int, int]:
+def _head(config: Mapping[str, Any], options: Mapping[str, Any]) -> tuple[int, int, int]:
     """(size of the head or of its slice, dimensions that turn, first of them)."""
     slice_dim = pick(config, "qk_rope_head_dim")
     if slice_dim:
         start = int(pick(config, "qk_nope_head_dim") or 0)
         return int(slice_dim), int(slice_dim), start
-    head_dim = pick(config, "head_dim", "attention_head_dim", "kv_channels")
+    head_dim = pick(config, "head_dim", "attention_head_dim")
     if head_dim is None:
         head_dim = size(config, D_MODEL, "how wide the model is") // size(config, HEADS, "how many heads it has")
-    if "rotary_dim" in config and config["rotary_dim"] is not None:  # GPT-J, CodeGen, MiniMax-M2
-        return head_dim, int(config["rotary_dim"]), 0
+    head_dim = int(head_dim)
     part = pick(options, "partial_rotary_factor")
     if part is None:
         part = pick(config, "partial_rotary_factor", "rotary_pct")
-    return head_dim, int(head_dim * (part if part is not None else defaults.get("part", 1.0))), 0
-
-
-_CLASS_DEFAULTS: dict[str, dict[str, float]] = {}
+    if part is not None:
+        return head_dim, int(head_dim * part), 0
+    name = config.get("model_type", "")
+    dim = None
+    if not config.get("rope_parameters"):  # they hold the part themselves: MiniMax-M3 ignores a rotary_dim beside them
+        dim = pick(config, "rotary_dim") or unsaid.ROTARY_DIMS.get(name)  # GPT-J, CodeGen, MiniMax-M2
+    return head_dim, int(dim or head_dim * unsaid.PARTS.get(name, 1.0)), 0
 
 
 def layer_types(config: Mapping[str, Any]) -> tuple[str, ...]:
     """The type of each layer, first to last, as its parameters are named; () where all are alike."""
+    config = text_part(config)
     if config.get("layer_types"):
         return tuple(config["layer_types"])
     layers = int(pick(config, "num_hidden_layers", "n_layer", "n_layers") or 0)
@@ -383,6 +395,7 @@ def rotated_layers(config: Mapping[str, Any]) -> tuple[bool, ...] | None:
 
     `no_rope_layers` holds 1 where RoPE is used, against its name.
     """
+    config = text_part(config)
     said = config.get("no_rope_layers")
     if said:
         return tuple(bool(uses) for uses in said)

@@ -28,4 +28,4 @@ def size(config: Mapping[str, Any], names: tuple[str, ...], what: str) -> int:
 def text_part(config: Mapping[str, Any]) -> Mapping[str, Any]:
     """The text model's part of a multimodal configuration, or the configuration itself."""
     nested = config.get("text_config")
-    return nested if isinstance(nested, Mapping) and pick(config, *D_MODEL) is None else config
+    return nested if isinstance(nested, Mapping) and pick(config, *HEADS) is None else config
