@@ -68,11 +68,5 @@ def trace(
     revision: str | None = None,
 ) -> Trace:
     """A trace of `text`, or of `ids`. What is None is left to the model."""
-    given = {"dtype": dtype, "stack": stack}
-    options = {key: value for key, value in given.items() if value is not None}
-    if ids is not None:
-        options["ids"] = list(ids)
-    if positions is not None:
-        options["positions"] = list(positions)
-    opened = model(name, files, revision)
-    return opened.trace(**options) if ids is not None else opened.trace(text, **options)
+    given = {"text": text, "ids": ids, "positions": positions, "dtype": dtype, "stack": stack}
+    return model(name, files, revision).trace(**{key: value for key, value in given.items() if value is not None})

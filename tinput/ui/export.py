@@ -27,7 +27,8 @@ def figure_csv(figure: Figure, source: Mapping[str, object]) -> str:
     for key, value in source.items():
         out.write(f"# {key}: {' '.join(str(value).split())}\n")
     writer = csv.writer(out, lineterminator="\n")
-    drawn = [(trace, trace.to_plotly_json()) for trace in figure.data]
+    traces: Any = figure.data
+    drawn = [(trace, trace.to_plotly_json()) for trace in traces]
     drawn = [(trace, plain) for trace, plain in drawn if plain.get("z") is not None or _has_points(plain)]
     for number, (trace, plain) in enumerate(drawn):
         name = unescape(str(plain.get("name") or ""))

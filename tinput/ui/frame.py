@@ -1,5 +1,6 @@
 """The frame around every page: page settings, the sidebar with text and model, and the pages."""
 
+from pathlib import Path
 from urllib.parse import quote_plus
 
 import streamlit as st
@@ -36,7 +37,7 @@ def sidebar() -> None:
     st.text_area("Text", kit.DEFAULT_TEXT, height=150, key="text", bind="query-params" if fits else None)
     if not fits:
         st.html(literal.paragraphs(["This text is too long for a link: the address bar does not hold it."], "note"))
-    with st.container(horizontal=True, gap="small"):
+    with st.container(horizontal=True, gap="small", key="examples"):
         for name, example in examples.EXAMPLES.items():
             st.button(name, on_click=set_text, args=(example,), key=f"example-{name}", type="tertiary")
     by_path = kit.may_type_paths()
@@ -54,7 +55,7 @@ def sidebar() -> None:
     st.toggle("Large type", key="large", bind="query-params")
 
 
-st.set_page_config(page_title="tinput", page_icon=":material/line_start_circle:", layout="wide")
+st.set_page_config(page_title="tinput", page_icon=str(Path(__file__).with_name("icon.svg")), layout="wide")
 st.html(style.css(kit.large()))
 page = st.navigation(
     [

@@ -4,9 +4,10 @@
     from tinput.positions import alibi
     from tinput.ui import kit
 
-    page = kit.start("How does a score fall with distance?", about=alibi)   # question, tokens, badges; or says what to do
-    with kit.panel("The bias of one head") as panel:                        # the picture's column; words go beside it
-        head = kit.number("Head", key="head", high=page.model.n_heads - 1)  # in the address bar, right above the picture
+    page = kit.start("How does a score fall with distance?", about=alibi)  # question, tokens, badges, or what to do
+    bias = page.trace.effect.scores
+    with kit.panel("The bias of one head") as panel:                       # the picture's column; words go beside it
+        head = kit.number("Head", key="head", high=len(bias) - 1)          # in the address bar, above its picture
         figure = figures.heatmap(bias[head], rows=page.labels, columns=page.labels, large=kit.large())
         page.show(figure, "alibi-bias", code=f"tinput.figures.heatmap(trace.effect.scores[{head}])")
         panel.say(*alibi.notice(page.trace.effect, page.positions), formula=alibi.FORMULA)
@@ -237,10 +238,7 @@ def open_page(name: str, text: str) -> Page:
 def _trace(name: str, stamp: cache.Stamp, model: Model, text: str) -> Page:
     tokens = cache.tokens(name, stamp, text)
     total, usable, why = len(tokens.ids), LIMIT, f"the app traces at most {LIMIT:,} tokens"
-    if total > usable:
-        ids = tuple(int(i) for i in tokens.ids[:usable])
-    else:
-        ids = None
+    ids = tuple(int(i) for i in tokens.ids[:usable]) if total > usable else None
     try:
         trace = cache.trace(name, stamp, None if ids else text, ids=ids)
     except TooLong as error:
@@ -281,7 +279,7 @@ def _scheme_badge(name: str, reason: str) -> str:
 
 
 def _agreement_badge(trace: Trace) -> str:
-    """Green when recorded and textbook agree, red when not, grey when there is nothing to compare; the sizes in words."""
+    """Green when recorded and textbook agree, red when not, grey when nothing can be compared; both sizes in words."""
     agreement = trace.agreement
     if agreement.ok is None and agreement.max_abs_diff is None:
         return literal.badge("nothing to compare", GREY, trace.textbook_reason or agreement.message)

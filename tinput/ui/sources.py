@@ -30,9 +30,8 @@ def listed() -> tuple[str, ...]:
     """Paths of the model folders (those with a config.json) in TINPUT_MODELS and one level below."""
     found: list[str] = []
     for root in roots():
-        for folder in (root, *sorted(path for path in root.iterdir() if path.is_dir())):
-            if (folder / "config.json").is_file():
-                found.append(str(folder))
+        folders = (root, *sorted(path for path in root.iterdir() if path.is_dir()))
+        found += [str(folder) for folder in folders if (folder / "config.json").is_file()]
     return tuple(found[:_LISTED_LIMIT])
 
 

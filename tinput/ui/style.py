@@ -7,12 +7,18 @@ LARGE = 1.3  # how much bigger large type is, in the page and in figures
 _CSS = """
 .stMainBlockContainer { padding: 3.6rem 2.2rem 4rem; max-width: 1800px; }
 .stMainBlockContainer [data-testid="stVerticalBlock"] { gap: 0.75rem; }
-[data-testid="stSidebarUserContent"] { padding-top: 0.5rem; }
+[data-testid="stSidebarHeader"] { height: 2.6rem; margin-bottom: 0; padding-top: .6rem; }
+[data-testid="stSidebarUserContent"] { padding-top: 0; }
+[data-testid="stSidebarUserContent"] [data-testid="stVerticalBlock"] { gap: 0.7rem; }
+.st-key-examples { column-gap: .9rem !important; row-gap: 0 !important; margin-top: -.45rem; }
+.st-key-examples button { min-height: 1.6rem; padding: 0; text-decoration: underline; text-underline-offset: .2em;
+  text-decoration-color: color-mix(in srgb, currentColor 35%, transparent); }
 .question { font-size: 1.7rem; font-weight: 650; line-height: 1.25; margin: 0 0 .55rem; letter-spacing: -.01em; }
 .panel-title { font-size: 1.2rem; font-weight: 650; margin: .9rem 0 0; padding-top: .9rem;
   border-top: 1px solid color-mix(in srgb, currentColor 15%, transparent); }
 .brand { font-size: 1.35rem; font-weight: 700; letter-spacing: -.02em; margin: 0; }
-.brand small { display: block; font-size: .82rem; font-weight: 400; letter-spacing: 0; opacity: .75; line-height: 1.35; }
+.brand small { display: block; font-size: .82rem; font-weight: 400; letter-spacing: 0; opacity: .75;
+  line-height: 1.35; }
 .strip { display: flex; flex-wrap: wrap; gap: .25rem; max-height: 4.15rem; overflow-y: auto; margin-bottom: .55rem; }
 .strip.tall { max-height: none; }
 .tok { font-family: "Source Code Pro", monospace; font-size: .95rem; line-height: 1.45; padding: .12rem .42rem;
