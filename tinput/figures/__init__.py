@@ -6,7 +6,29 @@ carries in `layout.meta` its `description` (the alt text) and its `note` (dtype,
 """
 
 from tinput.figures.colour import OKABE_ITO, limits
+from tinput.figures.curves import bars, lines, stacked
+from tinput.figures.dials import dials
 from tinput.figures.heat import CELLS, cells, heatmap, panels, similarity, weights
 from tinput.figures.labels import literal
+from tinput.figures.path import path
+from tinput.figures.points import scatter
+from tinput.figures.table import to_csv
 
-__all__ = ["CELLS", "OKABE_ITO", "cells", "heatmap", "limits", "literal", "panels", "similarity", "weights"]
+__all__ = [
+    "CELLS",
+    "OKABE_ITO",
+    "bars",
+    "cells",
+    "dials",
+    "heatmap",
+    "limits",
+    "lines",
+    "literal",
+    "panels",
+    "path",
+    "scatter",
+    "similarity",
+    "stacked",
+    "to_csv",
+    "weights",
+]

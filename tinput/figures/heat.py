@@ -58,7 +58,8 @@ def heatmap(
     values: (rows, columns), or a `Window`; a larger matrix than 256 x 256 cells is thinned, and the figure says so.
         -inf (or a mask's most negative number) is left blank, NaN and +inf are marked, colours come from the rest
     rows, columns: a token for each row or column of the whole matrix (strings), or its number; None: its index
-    scale: "diverging", "sequential", "cyclic" (radians, shown modulo 2 pi); None chooses by sign. limits: of the colours; None: from the values
+    scale: "diverging", "sequential", "cyclic" (radians, shown modulo 2 pi); None chooses by sign
+    limits: of the colours; None: from the values
     masked: (rows, columns) bool, true for cells that are left blank too
     positions: what the hover box calls the position of a token; its index if None
     dtype: of the values where they come from; their own if None
@@ -86,6 +87,7 @@ def heatmap(
             zmax=high,
             colorscale=_colorscale(scale),
             colorbar=_colorbar(value_title, scale, large),
+            name="",
             hoverongaps=False,
             hovertemplate=f"{text.literal(row.title)} %{{y}}<br>{text.literal(column.title)} %{{x}}"
             f"<br>{text.literal(value_title)} %{{z:.3~g}}<extra></extra>",
@@ -111,7 +113,7 @@ def weights(
     causal: bool = False,
     **more,
 ) -> go.Figure:
-    """Attention weights, (query, key), colours from 0. causal: later keys are left blank. `more`: heatmap's keywords."""
+    """Attention weights, (query, key), colours from 0. causal: later keys are left blank. `more`: as heatmap."""
     if causal and not isinstance(matrix, Window):
         n_query, n_key = np.shape(matrix)[-2:]
         more.setdefault("masked", np.arange(n_key)[None, :] > np.arange(n_query)[:, None] + (n_key - n_query))
@@ -238,6 +240,10 @@ def panels(
             "colorbar": {**_colorbar(value_title, scale, large), "len": 1, "y": 0.5, "outlinewidth": 0},
         }
     )
+    # The panels' ticks are cut short; an export wants the labels in full.
+    for name, axis in (("rows", row), ("columns", column)):
+        if axis.labels is not None:
+            fig.layout.meta[name] = [text.short(label, text.LONGEST) for label in axis.labels]
     if any(shown.blank.any() for shown, *_ in drawn):
         fig.update_layout(margin={"t": 60})
         _legend(fig, "masked: left blank", "square-open")
@@ -400,6 +406,7 @@ def _mark(fig: go.Figure, shown: _Shown, row: Axis, column: Axis) -> None:
                 marker={"symbol": symbol, "color": colour.GREY, "size": 8, "line": {"width": 2, "color": colour.GREY}},
                 showlegend=False,
                 name=name,
+                meta="NaN" if name == "NaN" else "inf",
                 hovertemplate=f"{text.literal(row.title)} %{{y}}<br>{text.literal(column.title)} %{{x}}<br>{name}"
                 "<extra></extra>",
             )

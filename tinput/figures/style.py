@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from tinput.figures import labels as text
 from tinput.window import Window
 
-__all__ = ["Axis", "as_array", "count", "dtype_of", "figure", "number", "size"]
+__all__ = ["Axis", "as_array", "count", "dtype_of", "figure", "log_ticks", "number", "size"]
 
 CLEAR = "rgba(0,0,0,0)"
 GRID = "rgba(128,132,149,0.25)"
@@ -73,8 +73,10 @@ class Axis:
     kind: str = "linear"
 
     def hover(self) -> list[str]:
-        """Each label in full, with its position."""
+        """Each label in full; a token's with its position."""
         assert self.labels is not None
+        if self.title.split()[0] not in ("token", "query", "key"):
+            return [text.literal(label) for label in self.labels]
         positions = self.at if self.positions is None else self.positions
         return [
             f"{text.literal(label)}, position {int(position)}"
@@ -107,6 +109,8 @@ def figure(*, large: bool, height: int, description: str, note: str = "", **layo
             "font": {"size": font},
             "title": {"font": {"size": font}},
             "itemsizing": "constant",
+            "itemwidth": 40,
+            "traceorder": "normal",
             "bgcolor": CLEAR,
         },
         modebar={"bgcolor": CLEAR, "color": "#808495", "activecolor": "#0072B2"},
@@ -177,6 +181,35 @@ def tilt(labels: Sequence[str], room: float, font: int) -> int:
     if len(labels) * (text.longest(labels) + 1) * font * 0.6 <= room:
         return 0
     return -45 if len(labels) * font * 1.9 <= room else -90
+
+
+def log_ticks(*arrays: Any) -> dict[str, Any]:
+    """Ticks of a logarithmic axis in one size of type: powers of ten, or 1, 2, 5 where there are few of these."""
+    flat = np.concatenate([np.asarray(array, np.float64).ravel() for array in arrays])
+    flat = flat[np.isfinite(flat) & (flat > 0)]
+    if not flat.size:
+        return {}
+    low, high = float(np.log10(flat.min())), float(np.log10(flat.max()))
+    room = max(0.04 * (high - low), 0.05)
+    first, last = int(np.floor(low - room)), int(np.ceil(high + room))
+    if high - low < 2.6:
+        values = [m * 10.0**p for p in range(first, last + 1) for m in (1, 2, 5)]
+    else:
+        step = max(1, -(-(last - first) // 8))
+        values = [10.0**p for p in range(first, last + 1, step)]
+    return {
+        "tickmode": "array",
+        "tickvals": values,
+        "ticktext": [_power(value) for value in values],
+        "range": [low - room, high + room],
+    }
+
+
+def _power(value: float) -> str:
+    exponent = round(float(np.log10(value)))
+    if not np.isclose(value, 10.0**exponent) or -4 < exponent < 6:
+        return f"{value:,.10g}"
+    return "10" + str(exponent).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
 
 
 def number(value: float) -> str:

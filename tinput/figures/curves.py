@@ -1,0 +1,254 @@
+"""Lines, bars and stacked shares: a number for each position, distance, head or token."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects as go
+from numpy.typing import NDArray
+
+from tinput.figures import labels as text
+from tinput.figures.colour import GREY, OKABE_ITO
+from tinput.figures.style import Axis, as_array, count, draw_axis, figure, log_ticks, number, size
+
+__all__ = ["bars", "lines", "stacked"]
+
+_POINTS = 2048  # of one line; more than a screen has pixels
+_DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
+
+
+def lines(
+    series: Mapping[str, Any],
+    x: Any = None,
+    *,
+    x_title: str = "position",
+    y_title: str = "value",
+    colours: Sequence[str] | None = None,
+    bands: Mapping[str, tuple[Any, Any]] | None = None,
+    marks: Sequence[tuple[float, str]] = (),
+    levels: Sequence[tuple[float, str]] = (),
+    log_x: bool = False,
+    log_y: bool = False,
+    points: bool | None = None,
+    labels: Sequence[str] | None = None,
+    note: str = "",
+    large: bool = False,
+    height: int | None = None,
+) -> go.Figure:
+    """A line for each name.
+
+    series: name -> (n,) values; NaN and infinities leave a gap. x: (n,), or a mapping name -> (n,); None: 0, 1, ...
+    bands: name -> (low (n,), high (n,)), drawn faint behind the line of that name
+    marks: (x, words): upright lines, such as a context length; levels: (y, words): level lines, such as 1 %
+    points: a dot at each value; None: where there are few. labels: a token for each x
+    A line of more than 2,048 points is thinned evenly, and the figure says so.
+    """
+    if not series:
+        raise ValueError("lines wants at least one series")
+    colours = colours or OKABE_ITO
+    values = {name: as_array(line).ravel() for name, line in series.items()}
+    places = {name: _x(x, name, len(line)) for name, line in values.items()}
+    for name, line in values.items():
+        if len(places[name]) != len(line):
+            raise ValueError(f"series {name!r} has {len(line)} values for {len(places[name])} places")
+    step = max(max(1, -(-len(line) // _POINTS)) for line in values.values())
+    left_out = f"1 point in {step} shown" if step > 1 else ""
+    notes = ", ".join(part for part in (left_out, note) if part)
+    height = height or (480 if large else 400)
+    few = max(map(len, values.values())) <= 64 if points is None else points
+    fig = figure(
+        large=large,
+        height=height,
+        description=_describe_lines(values, places, x_title, y_title, marks, notes),
+        note=notes,
+        showlegend=len(values) > 1,
+        hovermode="closest",
+    )
+    first = next(iter(places.values()))
+    axis = (
+        Axis(x_title, first, labels) if labels is not None else Axis(x_title, first, kind="log" if log_x else "linear")
+    )
+    draw_axis(
+        fig, "x", axis, large=large, room=700, note=notes, **({"range": _ends(first)} if labels is not None else {})
+    )
+    draw_axis(fig, "y", Axis(y_title, np.zeros(0), kind="log" if log_y else "linear"), large=large, room=height - 130)
+    if log_x and labels is None:
+        fig.update_layout(xaxis=log_ticks(*places.values(), [place for place, _ in marks]))
+    if log_y:
+        fig.update_layout(yaxis=log_ticks(*values.values(), [place for place, _ in levels]))
+    for i, (name, line) in enumerate(values.items()):
+        colour = colours[i % len(colours)]
+        if bands and name in bands:
+            low, high = (as_array(edge).ravel()[::step] for edge in bands[name])
+            for edge, fill in ((low, None), (high, "tonexty")):
+                fig.add_trace(
+                    go.Scatter(
+                        x=places[name][::step],
+                        y=edge,
+                        mode="lines",
+                        line={"width": 0},
+                        fill=fill,
+                        fillcolor=_faint(colour),
+                        hoverinfo="skip",
+                        showlegend=False,
+                        meta="band",
+                        name=text.literal(name) + (" (low)" if fill is None else " (high)"),
+                    )
+                )
+        fig.add_trace(
+            go.Scatter(
+                x=places[name][::step],
+                y=np.where(np.isfinite(line), line, np.nan)[::step],
+                mode="lines+markers" if few else "lines",
+                line={"color": colour, "width": 3 if large else 2, "dash": _DASHES[i // len(colours) % len(_DASHES)]},
+                marker={"size": 7},
+                name=text.literal(name),
+                hovertemplate=(f"{text.literal(name)}<br>" if len(values) > 1 else "")
+                + f"{text.literal(x_title)} %{{x}}<br>{text.literal(y_title)} %{{y:.4~g}}<extra></extra>",
+            )
+        )
+    for place, words in marks:
+        fig.add_vline(x=place, line={"color": GREY, "width": 2, "dash": "dash"})
+        fig.add_annotation(
+            x=np.log10(place) if log_x else place, y=1, yref="paper", yanchor="top", xanchor="left", xshift=4,
+            text=text.literal(words), showarrow=False, font={"size": size(large)},
+        )  # fmt: skip
+    for place, words in levels:
+        fig.add_hline(y=place, line={"color": GREY, "width": 2, "dash": "dash"})
+        fig.add_annotation(
+            y=np.log10(place) if log_y else place, x=1, xref="paper", xanchor="right", yanchor="bottom",
+            text=text.literal(words), showarrow=False, font={"size": size(large)},
+        )  # fmt: skip
+    return fig
+
+
+def bars(
+    values: Any,
+    labels: Sequence[Any] | None = None,
+    *,
+    x_title: str = "token",
+    y_title: str = "norm",
+    colour: str | Sequence[str] = OKABE_ITO[0],
+    log_y: bool = False,
+    positions: Sequence[int] | None = None,
+    note: str = "",
+    large: bool = False,
+    height: int | None = None,
+) -> go.Figure:
+    """A bar for each token, head or pair.
+
+    values: (n,), at most 1,024 are drawn. labels: a token each (strings), or a number each; None: 0, 1, ...
+    colour: of all, or one a bar
+    """
+    return _bars({"": values}, labels, x_title, y_title, [colour], log_y, positions, note, large, height)
+
+
+def stacked(
+    parts: Mapping[str, Any],
+    labels: Sequence[Any] | None = None,
+    *,
+    x_title: str = "token",
+    y_title: str = "share",
+    colours: Sequence[str] | None = None,
+    positions: Sequence[int] | None = None,
+    note: str = "",
+    large: bool = False,
+    height: int | None = None,
+) -> go.Figure:
+    """Parts of a whole, one bar a token: how much of the sum is token and how much is position.
+
+    parts: name -> (n,); a negative part (a cross term that takes away) hangs below zero
+    """
+    return _bars(parts, labels, x_title, y_title, colours or OKABE_ITO, False, positions, note, large, height)
+
+
+def _bars(parts, labels, x_title, y_title, colours, log_y, positions, note, large, height) -> go.Figure:
+    values = {name: as_array(part).ravel() for name, part in parts.items()}
+    lengths = {len(part) for part in values.values()}
+    if len(lengths) != 1 or 0 in lengths:
+        raise ValueError(f"bars want parts of one length, at least one bar, not {sorted(lengths)}")
+    n = lengths.pop()
+    step = -(-n // 1024)
+    notes = ", ".join(part for part in (f"1 {x_title} in {step} shown" if step > 1 else "", note) if part)
+    height = height or (420 if large else 340)
+    at = np.arange(n)
+    axis = Axis(x_title, at[::step])
+    if labels is not None and isinstance(labels[0], str):
+        axis = Axis(x_title, at[::step], list(labels)[::step], None if positions is None else list(positions)[::step])
+    elif labels is not None:
+        axis = Axis(x_title, np.asarray(labels, np.float64)[::step])
+    whole = np.concatenate(list(values.values()))
+    whole = whole[np.isfinite(whole)]
+    span = f" from {number(float(whole.min()))} to {number(float(whole.max()))}" if whole.size else ""
+    words = f"Bar chart of {y_title} for {count(n, x_title)}{span}"
+    if len(values) > 1:
+        words += "; parts: " + ", ".join(f"{name}, mean {number(_mean(part))}" for name, part in values.items())
+    fig = figure(
+        large=large,
+        height=height,
+        description=f"{words}{'; ' + notes if notes else ''}.",
+        note=notes,
+        showlegend=len(values) > 1,
+        barmode="relative",
+        bargap=0.15,
+    )
+    draw_axis(fig, "x", axis, large=large, room=700, note=notes, range=_ends(axis.at))
+    draw_axis(fig, "y", Axis(y_title, np.zeros(0), kind="log" if log_y else "linear"), large=large, room=height - 130)
+    if log_y:
+        fig.update_layout(yaxis=log_ticks(whole))
+    else:
+        fig.update_layout(yaxis={"zeroline": True, "zerolinewidth": 1, "zerolinecolor": GREY})
+    for (name, part), colour in zip(values.items(), colours, strict=False):
+        fig.add_trace(
+            go.Bar(
+                x=axis.at,
+                y=np.where(np.isfinite(part), part, np.nan)[::step],
+                marker={"color": colour if isinstance(colour, str) else list(colour)[::step], "line": {"width": 0}},
+                name=text.literal(name),
+                hovertemplate=(f"{text.literal(name)}<br>" if name else "")
+                + f"{text.literal(x_title)} %{{x}}<br>{text.literal(y_title)} %{{y:.4~g}}<extra></extra>",
+            )
+        )
+    return fig
+
+
+def _x(x: Any, name: str, n: int) -> NDArray[Any]:
+    if isinstance(x, Mapping):
+        x = x[name]
+    if x is None:
+        return np.arange(n, dtype=np.int32)
+    x = x.detach().cpu().numpy() if hasattr(x, "detach") else np.asarray(x)
+    return x if x.dtype.kind in "iu" else x.astype(np.float64)
+
+
+def _describe_lines(values, places, x_title, y_title, marks, notes) -> str:
+    words = [f"{count(len(values), 'line')}: {y_title} against {x_title}"]
+    for name, line in list(values.items())[:8]:
+        finite = np.flatnonzero(np.isfinite(line))
+        if len(finite):
+            first, last = finite[0], finite[-1]
+            words.append(
+                f"{name} goes from {number(float(line[first]))} at {number(float(places[name][first]))} to "
+                f"{number(float(line[last]))} at {number(float(places[name][last]))}"
+            )
+    words += [f"{mark} at {number(float(place))}" for place, mark in marks]
+    return "; ".join([*words, notes] if notes else words) + "."
+
+
+def _ends(at: NDArray[Any]) -> list[float]:
+    if len(at) == 1:
+        return [float(at[0]) - 0.6, float(at[0]) + 0.6]
+    half = float(np.min(np.diff(np.sort(at)))) * 0.6
+    return [float(at.min()) - half, float(at.max()) + half]
+
+
+def _mean(part: NDArray[np.float32]) -> float:
+    finite = part[np.isfinite(part)]
+    return float(finite.mean()) if finite.size else float("nan")
+
+
+def _faint(colour: str) -> str:
+    red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
+    return f"rgba({red},{green},{blue},0.2)"

@@ -1,0 +1,111 @@
+"""The path of a text into the first block, with the place marked where position enters."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import plotly.graph_objects as go
+
+from tinput.figures import labels as text
+from tinput.figures.colour import GREY, on
+from tinput.figures.style import figure
+
+__all__ = ["path"]
+
+
+def path(
+    steps: Sequence[str],
+    marked: int | Collection[int] | None = None,
+    colour: str = GREY,
+    *,
+    inside: Sequence[str] = (),
+    block: str = "block 1",
+    possible: Collection[int] = (),
+    label: str = "",
+    large: bool = False,
+) -> go.Figure:
+    """Boxes joined by arrows; the injection point filled with the scheme's colour.
+
+    steps: what happens before the block, such as ("tokenize", "embed", "+ position", "norm")
+    inside: what happens in it, drawn in a frame named `block`, such as ("q, k", "rotate", "q · k", "+ bias", "softmax")
+    marked: index (or some) into steps + inside; None: position enters nowhere
+    possible: indices of steps that other schemes use, drawn dashed
+    label: words beside the marked box, such as "position enters here"
+    """
+    every = [*steps, *inside]
+    chosen = set() if marked is None else {marked} if isinstance(marked, int) else set(marked)
+    font = 26 if large else 20
+    rows = [list(range(len(steps))), list(range(len(steps), len(every)))] if inside else [list(range(len(steps)))]
+    widest = max(map(len, rows))
+    tall, gap = 1.0, 1.05
+    height = (len(rows) * (118 if large else 92)) + (100 if large else 80) - (0 if inside else 30)
+    where = " and ".join(every[i] for i in sorted(chosen))
+    fig = figure(
+        large=large,
+        height=height,
+        description=f"The path: {', then '.join(steps)}"
+        + (f", then {block}: {', then '.join(inside)}" if inside else "")
+        + (f". Position enters at: {where}." if chosen else ". Position enters nowhere."),
+        showlegend=False,
+        margin={"l": 4, "r": 4, "t": 4, "b": 4, "pad": 0},
+        hovermode=False,
+        dragmode=False,
+    )
+    fig.layout.meta["steps"] = [[step, i in chosen] for i, step in enumerate(every)]
+    frame = len(rows) > 1
+    low = -(len(rows) - 1) * (tall + gap) - tall / 2 - (0.45 if frame else 0.15)
+    fig.update_layout(
+        xaxis={"visible": False, "range": [-0.56, widest - 0.44], "fixedrange": True},
+        yaxis={"visible": False, "range": [low, tall / 2 + 0.75], "fixedrange": True},
+    )
+    fig.add_trace(go.Scatter(x=[0], y=[0], mode="markers", marker={"opacity": 0}, hoverinfo="skip", name="path"))
+    half = 0.41
+    for r, row in enumerate(rows):
+        y = -r * (tall + gap)
+        for c, i in enumerate(row):
+            fill = colour if i in chosen else "rgba(128,132,149,0.10)"
+            fig.add_shape(
+                type="rect", x0=c - half, x1=c + half, y0=y - tall / 2, y1=y + tall / 2, fillcolor=fill, layer="below",
+                line={
+                    "color": colour if i in chosen else GREY,
+                    "width": 3 if i in chosen else 2,
+                    "dash": "dot" if i in possible and i not in chosen else "solid",
+                },
+            )  # fmt: skip
+            words = text.literal(every[i], 24)
+            fig.add_annotation(
+                x=c, y=y, text=f"<b>{words}</b>" if i in chosen else words, showarrow=False,
+                font={"size": font, "color": on(colour)} if i in chosen else {"size": font},
+                opacity=0.65 if i in possible and i not in chosen else 1,
+            )  # fmt: skip
+            if i in chosen and label:
+                fig.add_annotation(
+                    x=c, y=y + tall / 2, yanchor="bottom", yshift=2, text=text.literal(label), showarrow=False,
+                    font={"size": max(16, font - 4)},
+                )  # fmt: skip
+            if c:
+                _arrow(fig, (c - 1 + half, y), (c - half, y))
+    if frame:
+        y = -(tall + gap)
+        fig.add_shape(
+            type="rect", x0=-0.52, x1=len(rows[1]) - 1 + 0.52, y0=y - tall / 2 - 0.35, y1=y + tall / 2 + 0.62,
+            line={"color": GREY, "width": 2}, layer="below",
+        )  # fmt: skip
+        fig.add_annotation(
+            x=-0.5, y=y + tall / 2 + 0.62, xanchor="left", yanchor="top", xshift=4, text=text.literal(block),
+            showarrow=False, font={"size": max(16, font - 4)},
+        )  # fmt: skip
+        # From the end of the first row, down and back to the block's first box.
+        last, turn = len(steps) - 1, -(tall / 2 + 0.25)
+        fig.add_shape(
+            type="path", path=f"M {last},{-tall / 2} L {last},{turn} L 0,{turn}", line={"color": GREY, "width": 2}
+        )
+        _arrow(fig, (0, turn), (0, y + tall / 2))
+    return fig
+
+
+def _arrow(fig: go.Figure, start: tuple[float, float], end: tuple[float, float]) -> None:
+    fig.add_annotation(
+        x=end[0], y=end[1], ax=start[0], ay=start[1], xref="x", yref="y", axref="x", ayref="y", text="", showarrow=True,
+        arrowhead=2, arrowsize=1.2, arrowwidth=2, arrowcolor=GREY,
+    )  # fmt: skip
