@@ -24,7 +24,7 @@ from torch import Tensor
 
 from ..window import Field
 from .effects import Bias, Effect
-from .spelling import D_MODEL, HEADS, pick, size
+from .spelling import D_MODEL, HEADS, pick, size, text_part
 
 __all__ = ["CONVENTIONS", "bias", "field", "notice", "predict", "reach", "slopes", "variants"]
 
@@ -42,9 +42,9 @@ def slopes(heads: int, *, bias_max: float = 8) -> Tensor:
     """One slope a head: (heads,), float32. Not sorted where the number of heads is no power of two.
 
     The sequence 2^(-bias_max k / n), k = 1 ... n, for the next power of two n; with fewer heads than n every second
-    one is taken first (the sequence of n / 2 heads), then the ones between (the paper's published code; BLOOM, MPT and Falcon agree).
+    one is taken first (the sequence of n / 2 heads), then the ones between. BLOOM, MPT and Falcon do the same.
     bias_max: 8 in the paper; MPT's alibi_bias_max
-    Raises ValueError for less than one head.
+    Raises ValueError for less than one head. Source: Press et al. 2022, section 3, and its published code.
     """
     if heads < 1:
         raise ValueError(f"a model has at least one head, not {heads}")
@@ -72,9 +72,7 @@ def bias(
     return slopes[:, None, None] * _steps(positions_q, positions_k, convention, symmetric, positions_k.max())
 
 
-def field(
-    slopes: Tensor, n_query: int, n_key: int, convention: str = "distance", symmetric: bool = False
-) -> Field:
+def field(slopes: Tensor, n_query: int, n_key: int, convention: str = "distance", symmetric: bool = False) -> Field:
     """`bias` of n_query by n_key tokens as a function: (heads, query, key), of which a window is computed when asked.
 
     The last query stands at the last key, so with n_key > n_query the first keys are a past.
@@ -88,8 +86,16 @@ def field(
     return Field((len(slopes), n_query, n_key), at)
 
 
+def reach(slopes: Tensor, fraction: float = 0.01) -> Tensor:
+    """The distance at which the bias alone has brought a head's weight down to `fraction`: (heads,), in tokens.
+
+    exp(-slope * distance) = fraction, the scores being equal.
+    """
+    return -math.log(fraction) / slopes
+
+
 def _steps(q: Tensor, k: Tensor, convention: str, symmetric: bool, last: Tensor) -> Tensor:
-    """By how many tokens the slope is multiplied: (query, key), never positive below the diagonal but by key."""
+    """By how many tokens the slope is multiplied: (query, key)."""
     if convention not in CONVENTIONS:
         raise ValueError(f"unknown convention {convention!r}: choose one of {', '.join(CONVENTIONS)}")
     if symmetric and convention != "distance":
@@ -98,3 +104,59 @@ def _steps(q: Tensor, k: Tensor, convention: str, symmetric: bool, last: Tensor)
     if convention == "distance":
         return -(row - column).abs() if symmetric else column - row
     return (column if convention == "by_key" else column - last).expand(len(q), len(k))
+
+
+def variants(config: Mapping[str, Any]) -> tuple[str, ...]:  # noqa: ARG001 - one signature for all schemes
+    """What a configuration leaves open: the convention, and Falcon's rounding and division."""
+    return (*CONVENTIONS, "symmetric", "bfloat16", "bfloat16 / sqrt(d_head)")
+
+
+def predict(
+    config: Mapping[str, Any],
+    positions: Tensor,
+    *,
+    variant: str = "",
+    heads: int | None = None,
+    keys: int | None = None,
+    **_: Any,
+) -> Effect:
+    """What is added to the scores: `Bias`, (heads, query, key), without the mask.
+
+    positions: (seq,) int64; heads: the configuration's number if None; keys: number of keys, seq if None
+    variant: one of `variants(config)`; "distance" if ""
+        "bfloat16": Falcon's, by key, the slope and the product rounded to bfloat16
+        "bfloat16 / sqrt(d_head)": the same as transformers' sdpa path adds it, divided like the scores
+    Raises ValueError for another variant, or where no number of heads is said. Source: Press et al. 2022, section 3.
+    """
+    if variant not in ("", *variants(config)):
+        raise ValueError(f"unknown variant {variant!r}: choose one of {', '.join(variants(config))}")
+    config = text_part(config)
+    count = heads or size(config, HEADS, "how many heads it has")
+    bias_max = pick(config, "alibi_bias_max") or pick(pick(config, "attn_config") or {}, "alibi_bias_max") or 8
+    slope = slopes(count, bias_max=bias_max)
+    key = positions if keys in (None, len(positions)) else torch.arange(keys)
+    if variant.startswith("bfloat16"):
+        rounded = (slope.bfloat16()[:, None] * key).float()  # (heads, key)
+        if "sqrt" in variant:
+            rounded = rounded / math.sqrt(size(config, D_MODEL, "how wide the model is") // count)
+        return Bias(rounded[:, None, :].expand(-1, len(positions), -1))
+    if variant == "symmetric":
+        return Bias(bias(positions, key, slope, symmetric=True))
+    return Bias(bias(positions, key, slope, variant or "distance"))
+
+
+def notice(effect: Effect, positions: Tensor) -> list[str]:
+    """What to see in the bias: two or three sentences with its own numbers."""
+    if not isinstance(effect, Bias) or effect.scores.shape[-1] < 2:
+        return []
+    count, seq = effect.scores.shape[0], len(positions)
+    slope = (effect.scores[:, -1, 1] - effect.scores[:, -1, 0]).abs()  # what one token more or less changes
+    steep, flat = int(slope.argmax()), int(slope.argmin())
+    far = reach(slope)
+    return [
+        f"Each of the {count} heads has a slope of its own, from {float(slope[steep]):.3g} (head {steep}) "
+        f"to {float(slope[flat]):.3g} (head {flat}).",
+        f"In head {steep} the bias alone brings a weight down to 1 % after {float(far[steep]):,.1f} tokens, "
+        f"in head {flat} after {float(far[flat]):,.0f}; this text has {seq:,}.",
+        "A number that is the same for a whole row changes nothing: softmax removes it.",
+    ]

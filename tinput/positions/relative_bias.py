@@ -35,7 +35,7 @@ def buckets(
     """The bucket of each distance: int64, of the same shape.
 
     relative_position: key's position minus query's, in tokens, any shape
-    bidirectional: True in an encoder; False in a decoder, where every key to come falls into bucket 0 with the token itself
+    bidirectional: True in an encoder; False in a decoder, where every key to come is in bucket 0 with the token itself
     num_buckets, max_distance: 32 and 128 in T5
     Source: Raffel et al. 2020, section 2.1, and its published code.
     """
@@ -54,7 +54,10 @@ def buckets(
 
 
 def bias(table: Tensor, buckets: Tensor) -> Tensor:
-    """What is added to the scores: (heads, query, key). table: (num_buckets, heads); buckets: (query, key) int64"""
+    """What is added to the scores: (heads, query, key). table: (num_buckets, heads); buckets: (query, key) int64.
+
+    Source: Raffel et al. 2020, section 2.1.
+    """
     return table[buckets].permute(2, 0, 1)
 
 
@@ -73,3 +76,60 @@ def field(table: Tensor, n_query: int, n_key: int, *, bidirectional: bool, max_d
         )
 
     return Field((table.shape[1], n_query, n_key), at)
+
+
+def variants(config: Mapping[str, Any]) -> tuple[str, ...]:  # noqa: ARG001 - one signature for all schemes
+    """Nothing is left open: ("",)."""
+    return ("",)
+
+
+def predict(
+    config: Mapping[str, Any],
+    positions: Tensor,
+    *,
+    variant: str = "",  # noqa: ARG001
+    rows: Callable[[Tensor], Tensor] | None = None,
+    n_rows: int | None = None,
+    keys: int | None = None,
+    stack: str = "encoder",
+    **_: Any,
+) -> Effect:
+    """What is added to the scores: `Bias`, (heads, query, key), without the mask.
+
+    positions: (seq,) int64; keys: number of keys, seq if None
+    rows: index (n,) int64 -> those rows of the model's own table, (n, heads); n_rows: how many it has
+    stack: "encoder" (both directions) or "decoder" (the past alone)
+    Raises ValueError without `rows`: the numbers are learned. Source: Raffel et al. 2020, section 2.1.
+    """
+    if rows is None:
+        raise ValueError("the bias is learned: its table is needed, as `rows`")
+    num_buckets = int(pick(config, "relative_attention_num_buckets") or n_rows or 32)
+    max_distance = int(pick(config, "relative_attention_max_distance") or 128)
+    table = rows(torch.arange(num_buckets))  # (num_buckets, heads)
+    key = positions if keys in (None, len(positions)) else torch.arange(keys)
+    index = buckets(
+        key[None, :] - positions[:, None],
+        bidirectional=stack == "encoder",
+        num_buckets=num_buckets,
+        max_distance=max_distance,
+    )
+    return Bias(bias(table.float(), index))
+
+
+def notice(effect: Effect, positions: Tensor) -> list[str]:
+    """What to see in the bias: two or three sentences with its own numbers."""
+    if not isinstance(effect, Bias) or effect.scores.numel() == 0:
+        return []
+    last = effect.scores[:, -1]  # (heads, key): how the last token sees the others
+    spread = last.max(dim=1).values - last.min(dim=1).values
+    head = int(spread.argmax())
+    best = int(last[head].argmax())
+    back = len(positions) - 1 - best
+    favourite = "itself" if back == 0 else "the token before it" if back == 1 else f"{back} tokens back"
+    out = [f"Each of the {len(last)} heads has learned its own preference for distances; far ones share a number."]
+    if last.shape[1] > 1:
+        out.append(
+            f"Head {head} tells distances apart most: {float(last[head].min()):.2f} to {float(last[head].max()):.2f}; "
+            f"the last token's favourite is {favourite}."
+        )
+    return out

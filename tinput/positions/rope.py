@@ -145,9 +145,7 @@ class Parameters:
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
-def frequencies(
-    config: Mapping[str, Any], *, layer_type: str | None = None, seq_len: int | None = None
-) -> Frequencies:
+def frequencies(config: Mapping[str, Any], *, layer_type: str | None = None, seq_len: int | None = None) -> Frequencies:
     """The frequencies that a configuration asks for.
 
     config: a config.json as a mapping, in the old or the new spelling

@@ -10,7 +10,7 @@ turns every pair by a constant, so it is a linear map. Published models lay the 
 
     interleaved   sin cos sin cos ...   the paper, XLM, DistilBERT, Flaubert
     halves        sin sin ... cos cos   Marian, Pegasus, CTRL
-    whisper       sin sin ... cos cos   tensor2tensor, M2M-100, XGLM, FSMT, Whisper: the last frequency is 1 / base exactly
+    whisper       sin sin ... cos cos   tensor2tensor, M2M-100, XGLM, Whisper: the last frequency is exactly 1 / base
     musicgen      cos cos ... sin sin   MusicGen's decoder, with the same spacing
 """
 
@@ -82,7 +82,7 @@ def table(
     angle = moved[:, None] * frequencies(width, base, layout).to(positions.device)  # (seq, pair)
     sine, cosine = angle.sin(), angle.cos()
     if layout == "interleaved":
-        out = torch.stack((sine, cosine), dim=-1).flatten(1)[:, :width]  # (seq, width): an odd one drops the last cosine
+        out = torch.stack((sine, cosine), dim=-1).flatten(1)[:, :width]  # an odd width drops the last cosine
     elif layout == "halves":
         out = torch.cat((sine, cosine[:, : width // 2]), dim=1)
     else:
@@ -98,3 +98,66 @@ def _check(width: int, layout: str) -> None:
         raise ValueError(f"unknown layout {layout!r}: choose one of {', '.join(LAYOUTS)}")
     if width < 1:
         raise ValueError(f"a vector needs a width of at least 1, not {width}")
+
+
+def variants(config: Mapping[str, Any]) -> tuple[str, ...]:
+    """What a configuration leaves open: the layout, the offset, and whether the pad's vector is zero."""
+    return tuple(_choices(config))
+
+
+def predict(
+    config: Mapping[str, Any],
+    positions: Tensor,
+    *,
+    variant: str = "",
+    width: int | None = None,
+    **_: Any,
+) -> Effect:
+    """What is added to the embeddings: `Add`, (seq, width).
+
+    positions: (seq,) int64; width: of the vectors, the configuration's model width if None
+    variant: one of `variants(config)`; the paper's layout if ""
+    Raises ValueError for another variant, or where no width is said. Source: Vaswani et al. 2017, section 3.5.
+    """
+    choices = {"": {}} | _choices(config)
+    if variant not in choices:
+        raise ValueError(f"unknown variant {variant!r}: choose one of {', '.join(choices)}")
+    wide = width or size(text_part(config), D_MODEL, "how wide the model is")
+    return Add(table(positions, wide, **choices[variant]))
+
+
+def _choices(config: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Each variant's name, and what `table` is given for it."""
+    pad = pick(config, "pad_token_id")
+    pads = [] if pad is None else [int(pad)]
+    offsets = sorted({0, 2, *(p + 1 for p in pads)})
+    out: dict[str, dict[str, Any]] = {}
+    for layout in LAYOUTS:
+        for offset in offsets:
+            name = f"{layout} + {offset}" if offset else layout
+            out[name] = {"layout": layout, "offset": offset}
+            for p in pads:
+                out[f"{name}, zero at {p}"] = {"layout": layout, "offset": offset, "zero_at": p}
+    return out
+
+
+def notice(effect: Effect, positions: Tensor) -> list[str]:
+    """What to see in the vectors: two or three sentences with their own numbers."""
+    if not isinstance(effect, Add) or len(effect.vectors) == 0:
+        return []
+    vectors = effect.vectors.float()
+    width = vectors.shape[1]
+    norms = vectors.norm(dim=1)
+    out = [
+        f"The vectors are {float(norms.mean()):.3g} long on average; sines and cosines in pairs make "
+        f"√({width}/2) = {math.sqrt(width / 2):.3g} at every position."
+    ]
+    if len(vectors) > 1:
+        cosine = torch.nn.functional.cosine_similarity(vectors[:1], vectors[1:])
+        first, second, last = int(positions[0]), int(positions[1]), int(positions[-1])
+        out.append(
+            f"Position {first} has cosine {float(cosine[0]):.2f} with position {second} "
+            f"and {float(cosine[-1]):.2f} with position {last}: near positions are alike."
+        )
+        out.append("The similarity depends on the distance alone, not on where in the text the two stand.")
+    return out

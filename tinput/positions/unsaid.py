@@ -9,10 +9,9 @@ _THETAS: dict[float, str] = {
     1e3: "nomic_bert",
     2e4: "jina_embeddings_v3",
     1e5: "helium",
-    1.5e5: "gpt_oss openai_privacy_filter",
     1.6e5: "gte modernbert modernbert-decoder",
     5e5: "bitnet cohere ernie4_5 ernie4_5_moe exaone flex_olmo llama4 llama4_text mellum mllama_text_model olmo3",
-    1e6: "emu3_text_model gemma3 gemma3_text gemma3n_text lfm2 lfm2_moe minimax ministral3 mixtral neomme phimoe solar_open",
+    1e6: "emu3_text_model gemma3 gemma3_text gemma3n_text lfm2 lfm2_moe minimax mixtral phimoe solar_open",
     2e6: "smollm3",
     2.56e6: "ultrabert ultravbert",
     5e6: "mimo_v2_flash minimax_m2 minimax_m3_vl_text",
@@ -25,7 +24,7 @@ THETAS = {name: theta for theta, names in _THETAS.items() for name in names.spli
 
 # local layers of these keep 10000 whatever the global ones have
 LOCAL_IS_PLAIN = frozenset(
-    "gemma3 gemma3_text gemma3n_text modernbert modernbert-decoder mellum dory ultrabert ultravbert neomme"
+    "gemma3 gemma3_text gemma3n_text modernbert modernbert-decoder mellum dory ultrabert ultravbert"
     " mimo_v2_flash".split()
 )
 

@@ -1,0 +1,43 @@
+r"""No position at all (NoPE): Haviv et al. 2022 (https://arxiv.org/abs/2203.16634), Kazemnejad et al. 2023
+(https://arxiv.org/abs/2305.19466).
+
+Nothing tells positions apart at the input. A decoder can still find order out, since its mask shows the first token
+fewer others than the last; recurrent and convolution layers see order anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor
+
+from .effects import Effect, Nothing
+
+__all__ = ["notice", "predict", "variants"]
+
+NAME = "none"
+LABEL = "None (NoPE)"
+COLOUR = "#999999"
+INJECTION = "nowhere"
+FORMULA = r"x_p = \mathrm{embedding}(t_p)"
+PAPER = "Haviv et al. 2022; Kazemnejad et al. 2023"
+
+
+def variants(config: Mapping[str, Any]) -> tuple[str, ...]:  # noqa: ARG001 - one signature for all schemes
+    """("",)."""
+    return ("",)
+
+
+def predict(config: Mapping[str, Any], positions: Tensor, **_: Any) -> Effect:  # noqa: ARG001
+    """`Nothing`."""
+    return Nothing()
+
+
+def notice(effect: Effect, positions: Tensor) -> list[str]:  # noqa: ARG001
+    """What it means, in two sentences."""
+    return [
+        f"Nothing tells the {len(positions)} positions apart before the first block: "
+        "equal tokens enter it with equal vectors.",
+        "Only the causal mask, or a layer that reads in order, can let the model find out what comes first.",
+    ]
