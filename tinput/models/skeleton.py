@@ -1,0 +1,279 @@
+"""transformers' own module for a model, ready to run once with no weight loaded but what the run touches.
+
+The real class is built on `meta` at full depth (a 405B in seconds, no memory). Each run gets a copy in which every
+parameter is a placeholder: the right shape, dtype and device, one NaN in memory. When an operation takes a placeholder
+as an argument, `Placeholders.resolve` puts the real tensor there: whole, or for an embedding only the rows of the ids
+at hand. A value that got past it would be NaN, and is caught.
+
+With `read=False` nothing is read: results that would need a weight are random numbers of the right shape. That is
+enough to see how data flows, at any size.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import inspect
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from tinput.errors import BadIds, BadModel, Unknown
+from tinput.models.tree import map_tensors, tensors_in
+from tinput.models.weights import ModuleWeights, Weights
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+__all__ = ["LOCK", "Placeholders", "Skeleton"]
+
+# Building a module sets torch's default dtype for the whole process, so nothing else may build or run meanwhile.
+LOCK = threading.RLock()
+
+# A placeholder this small is filled in rather than worked around when no weight is read.
+_SMALL = 1 << 14
+_LOOKUPS = frozenset(["embedding", "index_select"])
+
+
+class Skeleton:
+    """A model's module on `meta`, and where its tensors come from.
+
+    config: transformers' configuration object; model: the module; weights: ModuleWeights or None (none to be read)
+    """
+
+    def __init__(self, config: Any, weights: Weights | None, dtype: torch.dtype = torch.float32):
+        self.config = config
+        self.dtype = dtype
+        with LOCK:
+            self.model = _build(config, dtype)
+            self.weights = None if weights is None else ModuleWeights(weights, self.model)
+            self._fill_buffers()
+        self.parameters = dict(inspect.signature(self.model.forward).parameters)
+
+    def _fill_buffers(self) -> None:
+        """Buffers get real values: rotary frequencies and masks, which no file holds, and the few that one holds."""
+        persistent = set(self.model.state_dict())
+        for module in self.model.modules():
+            for key, buffer in module._buffers.items():
+                if buffer is not None and buffer.is_meta:
+                    module._buffers[key] = torch.empty_like(buffer, device="cpu")
+            for key, parameter in module._parameters.items():  # some classes ignore `meta`
+                if parameter is not None and not parameter.is_meta:
+                    module._parameters[key] = nn.Parameter(parameter.to("meta"), requires_grad=parameter.requires_grad)
+        self.model.initialize_weights()  # parameters stay on meta; buffers are computed
+        if self.weights is None:
+            return
+        for prefix, module in self.model.named_modules():
+            for key, buffer in module._buffers.items():
+                name = f"{prefix}.{key}" if prefix else key
+                if buffer is not None and name in persistent and self.weights.has(name):
+                    module._buffers[key] = self.weights.tensor(name).to(buffer.dtype).clone()
+
+    def copy(self, read: bool) -> tuple[PreTrainedModel, Placeholders]:
+        """A fresh module (its state is its own: dynamic frequencies start anew) and its placeholders."""
+        model = copy.deepcopy(self.model)
+        return model, Placeholders(self, model, read)
+
+    @functools.cached_property
+    def _initial_lock(self) -> threading.Lock:
+        return threading.Lock()
+
+    def initial(self, name: str) -> Tensor | None:
+        """The value that the class itself computes for a parameter; None for one that starts at random or constant.
+
+        A sinusoidal table that is kept in no file comes from here, and that a table is computed at all is known
+        from it: a learned one starts elsewhere with another seed.
+        """
+        path, _, key = name.rpartition(".")
+        owner_path, _, _ = path.rpartition(".")
+        with LOCK, torch.random.fork_rng(devices=[]), torch.no_grad():
+            values = []
+            for seed in (1, 2):
+                torch.manual_seed(seed)
+                parent = copy.deepcopy(self.model.get_submodule(owner_path)) if path else None
+                module = parent.get_submodule(path[len(owner_path) :].lstrip(".")) if parent is not None else None
+                if module is None or parent is None or module._parameters.get(key) is None:
+                    return None
+                value = torch.full_like(module._parameters[key], torch.nan, device="cpu")  # type: ignore[arg-type]
+                module._parameters[key] = nn.Parameter(value, requires_grad=False)
+                self.model._init_weights(module)
+                self.model._init_weights(parent)
+                values.append(module._parameters[key])
+        first, second = values
+        varies = first.ndim > 1 and len(first) > 1 and not torch.equal(first[1:], first[:-1])
+        return first.data if varies and torch.equal(first, second) else None
+
+
+class Placeholders:
+    """What stands in a run's module for its parameters, and what was read in their place.
+
+    names: id of a placeholder -> the parameter's name; touched: the names read (whole, or some rows)
+    """
+
+    def __init__(self, skeleton: Skeleton, model: PreTrainedModel, read: bool):
+        self._skeleton = skeleton
+        self._read = read
+        self._loaded: dict[int, Tensor] = {}
+        self._random = torch.Generator().manual_seed(0)
+        self.names: dict[int, str] = {}
+        self.touched: set[str] = set()
+        self._kept: list[Tensor] = []
+        made: dict[int, nn.Parameter] = {}
+        for prefix, module in model.named_modules():
+            for key, parameter in module._parameters.items():
+                if parameter is None:
+                    continue
+                if id(parameter) not in made:
+                    made[id(parameter)] = nn.Parameter(_hollow(parameter.shape, parameter.dtype), requires_grad=False)
+                    self.names[id(made[id(parameter)])] = f"{prefix}.{key}" if prefix else key
+                    self._kept.append(parameter)
+                module._parameters[key] = made[id(parameter)]
+        self._kept.extend(made.values())
+
+    def resolve(self, func: Callable, name: str, args: tuple, kwargs: dict) -> tuple[Callable, tuple, dict]:
+        """The call to make instead, with what its placeholders stand for. For `Tape`."""
+        hollow = [tensor for tensor in tensors_in((args, kwargs)) if id(tensor) in self.names]
+        if not hollow:
+            return func, args, kwargs
+        if name in _LOOKUPS and len(hollow) == 1 and id(hollow[0]) not in self._loaded:
+            return self._lookup(name, hollow[0]), args, kwargs  # the placeholder stays, to tell which table it was
+        if not self._read and any(tensor.numel() > _SMALL for tensor in hollow):
+            return self._without_weights(func, name), args, kwargs
+        return func, map_tensors(self._whole, args), map_tensors(self._whole, kwargs)
+
+    def name_of(self, tensor: Tensor) -> str | None:
+        """The parameter's name, for a placeholder or for what was read in its place."""
+        if id(tensor) in self.names:
+            return self.names[id(tensor)]
+        return next((self.names[key] for key, value in self._loaded.items() if value is tensor), None)
+
+    def _whole(self, tensor: Tensor) -> Tensor:
+        if (name := self.names.get(id(tensor))) is None:
+            return tensor
+        if id(tensor) not in self._loaded:
+            self._loaded[id(tensor)] = self._values(name, tensor)
+            self.touched.add(name)
+        return self._loaded[id(tensor)]
+
+    def _values(self, name: str, tensor: Tensor) -> Tensor:
+        if not self._read:
+            return (torch.randn(tensor.shape, generator=self._random) * 0.5).to(tensor.dtype)
+        weights = self._skeleton.weights
+        assert weights is not None
+        if not weights.has(name) and (initial := self._skeleton.initial(name)) is not None:
+            return initial.to(tensor.dtype)
+        return weights.tensor(name).to(tensor.dtype)
+
+    def _lookup(self, name: str, table: Tensor) -> Callable:
+        """Reads the rows of a table that a look-up asks for, and no others."""
+        parameter = self.names[id(table)]
+
+        def rows(*args: Any, **kwargs: Any) -> Tensor:
+            if name == "embedding":
+                index = args[0] if args else kwargs["input"]
+            else:
+                index = args[2] if len(args) > 2 else kwargs["index"]
+            if index.numel() and (int(index.min()) < 0 or int(index.max()) >= table.shape[0]):
+                bad = int(index.max()) if int(index.max()) >= table.shape[0] else int(index.min())
+                raise BadIds(f"There is no row {bad} in {parameter}: it has rows 0 to {table.shape[0] - 1}.")
+            return self._rows(parameter, table, index)
+
+        return rows
+
+    def _rows(self, name: str, table: Tensor, index: Tensor) -> Tensor:
+        shape = (*index.shape, *table.shape[1:])
+        if not self._read:
+            return (torch.randn(shape, generator=self._random) * 0.5).to(table.dtype)
+        self.touched.add(name)
+        weights = self._skeleton.weights
+        assert weights is not None
+        if not weights.has(name) and (initial := self._skeleton.initial(name)) is not None:
+            return initial[index].to(table.dtype)
+        distinct, inverse = torch.unique(index, return_inverse=True)
+        return weights.rows(name, distinct).to(table.dtype)[inverse].reshape(shape)
+
+    def _without_weights(self, func: Callable, name: str) -> Callable:
+        """The same call with random numbers for a result: the shapes are right, and nothing large is made."""
+
+        def pretend(*args: Any, **kwargs: Any) -> Any:
+            if name.endswith("_") and not name.endswith("__"):
+                return args[0]
+            mixed = any(id(t) not in self.names and t.is_floating_point() for t in tensors_in((args, kwargs)))
+            on_meta = func(*map_tensors(_to_meta, args), **map_tensors(_to_meta, kwargs))
+            return map_tensors(lambda t: self._random_like(t) if mixed else self._hollow_like(t), on_meta)
+
+        return pretend
+
+    def _random_like(self, tensor: Tensor) -> Tensor:
+        if not tensor.is_floating_point():
+            return torch.zeros(tensor.shape, dtype=tensor.dtype)
+        return (torch.randn(tensor.shape, generator=self._random) * 0.5).to(tensor.dtype)
+
+    def _hollow_like(self, tensor: Tensor) -> Tensor:
+        made = _hollow(tensor.shape, tensor.dtype)
+        self.names[id(made)] = ""
+        self._kept.append(made)
+        return made
+
+
+def _build(config: Any, dtype: torch.dtype) -> PreTrainedModel:
+    cls = model_class(config)
+    try:
+        with torch.device("meta"):
+            return cls._from_config(copy.deepcopy(config), dtype=dtype).eval()
+    except (ImportError, ValueError, TypeError, KeyError, AttributeError, RuntimeError, ZeroDivisionError) as error:
+        raise BadModel(
+            f"transformers cannot build {cls.__name__} from this config.json ({_first_line(error)}); check its numbers."
+        ) from error
+
+
+def model_class(config: Any) -> type[PreTrainedModel]:
+    """The class that config.json names, or transformers' for its model type. Raises Unknown."""
+    import transformers
+    from transformers.models.auto import modeling_auto as auto
+
+    mappings = [
+        getattr(auto, name)
+        for name in (
+            "MODEL_FOR_CAUSAL_LM_MAPPING",
+            "MODEL_FOR_MASKED_LM_MAPPING",
+            "MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING",
+            "MODEL_MAPPING",
+        )
+    ]
+    named = (getattr(config, "architectures", None) or [""])[0]
+    found = []
+    for mapping in mappings:
+        try:
+            classes = mapping[type(config)]
+        except KeyError:
+            continue
+        found += list(classes) if isinstance(classes, (tuple, list)) else [classes]
+    for cls in found:
+        if cls.__name__ == named:
+            return cls
+    other = getattr(transformers, named, None) if named else None
+    if isinstance(other, type) and getattr(other, "config_class", None) is type(config):
+        return other
+    if not found:
+        raise Unknown(
+            f"transformers {transformers.__version__} has no text model for the type {config.model_type!r}; "
+            "choose another model, or a newer transformers."
+        )
+    return found[0]
+
+
+def _hollow(shape: torch.Size, dtype: torch.dtype) -> Tensor:
+    value = torch.full((), torch.nan if dtype.is_floating_point or dtype.is_complex else 0, dtype=dtype)
+    return value.expand(shape)
+
+
+def _to_meta(tensor: Tensor) -> Tensor:
+    return torch.empty(tensor.shape, dtype=tensor.dtype, device="meta")
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]

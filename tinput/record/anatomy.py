@@ -1,0 +1,206 @@
+"""A model's position schemes, layer by layer, found without reading a weight.
+
+The whole module runs once on eleven made-up ids with random numbers in place of large weights. What positions are
+computed into, and where that meets content, does not depend on the weights; so the tape of that run tells, at the
+model's real depth, which layers rotate, which add a bias, and which do neither.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from tinput.models.skeleton import Skeleton
+from tinput.positions.effects import Add, Bias, Content, Rotate
+from tinput.record.front import AttentionCall, Front, run
+from tinput.record.injection import Entry, Fit, before_block, fit_rotation, in_attention, neutral, query_and_key
+from tinput.record.layouts import as_heads, by_position
+from tinput.record.tape import CannotReplay, Op
+
+__all__ = ["Anatomy", "Injection", "Locator", "Stack", "find", "survey"]
+
+PROBE = 11  # ids; a prime, so that no axis of a model has that size by chance
+
+
+@dataclass(frozen=True)
+class Locator:
+    """An operation that another run of the same model makes too: the n-th of its name in its module."""
+
+    module: str
+    name: str
+    count: int
+
+
+@dataclass(frozen=True, eq=False)
+class Injection:
+    """One way in which positions enter, and the layers that it reaches.
+
+    effect: Add, Rotate, Bias or Content; table: the parameter of looked-up positions, or None
+    computed: looked up in a table that is not learned: the class computes its values
+    carriers, sines: where the injected tensors are on any tape of this model; fit: how a rotation pairs dimensions
+    """
+
+    effect: type
+    layers: tuple[int, ...]
+    table: str | None
+    computed: bool
+    carriers: tuple[Locator, ...]
+    sines: tuple[Locator, ...] = ()
+    fit: Fit | None = None
+    slope: float | None = None  # how far a bias is from linear in the distance, relative; None for other effects
+
+
+@dataclass(frozen=True, eq=False)
+class Stack:
+    """One stack of blocks: the encoder, the decoder, or the only one."""
+
+    path: str
+    block: str  # the path of its first block
+    block_class: str
+    n_layers: int
+    attention_layers: tuple[int, ...]
+    injections: tuple[Injection, ...]
+    first_attention: (
+        int | None
+    )  # the layer to trace: the first with attention, or a later one if only that has positions
+
+    def of(self, layer: int) -> list[Injection]:
+        """What enters in a layer."""
+        return [found for found in self.injections if layer in found.layers and found.effect is not Add]
+
+
+@dataclass(frozen=True, eq=False)
+class Anatomy:
+    """What the survey found. stacks: in the order in which they run; error: why it ended early, or empty."""
+
+    stacks: tuple[Stack, ...]
+    error: str = ""
+    notes: tuple[str, ...] = field(default=())
+
+
+def survey(skeleton: Skeleton) -> Anatomy:
+    """Runs the module once without weights and reads where positions enter, by stack and layer."""
+    vocabulary = int(getattr(skeleton.config.get_text_config(), "vocab_size", 0) or 100)
+    low = min(20, max(0, vocabulary - PROBE - 1))  # past the usual special ids
+    ids = torch.arange(low, low + PROBE) % max(vocabulary, 1)
+    front = run(skeleton, ids, read=False)
+    return Anatomy(tuple(_stack(skeleton, front, path) for path in front.stacks), front.error)
+
+
+def _stack(skeleton: Skeleton, front: Front, path: str) -> Stack:
+    blocks = [block for block in front.blocks if block.stack == path]
+    first = blocks[0]
+    layers = range(len(blocks))
+    locate = _Locations(front)
+    found = [_injection(skeleton, front, locate, entry, tuple(layers), None) for entry in before_block(front, first)]
+    groups: dict[tuple, tuple[Entry, AttentionCall, list[int]]] = {}
+    attention_layers = []
+    for block in blocks:
+        call = next((c for c in front.attentions if c.block is block), None)  # self-attention comes first
+        if call is None:
+            continue
+        attention_layers.append(block.number)
+        for entry in in_attention(front, call):
+            key = (entry.kind, *_same(front, entry))
+            groups.setdefault(key, (entry, call, []))[2].append(block.number)
+    found += [
+        _injection(skeleton, front, locate, entry, tuple(numbers), call) for entry, call, numbers in groups.values()
+    ]
+    reached = {layer for injection in found if injection.effect is not Add for layer in injection.layers}
+    with_positions = [layer for layer in attention_layers if layer in reached]
+    first_attention = (with_positions or attention_layers or [None])[0]
+    return Stack(
+        path,
+        first.path,
+        front.classes[first.path],
+        len(blocks),
+        tuple(attention_layers),
+        tuple(found),
+        first_attention,
+    )
+
+
+def _injection(
+    skeleton: Skeleton,
+    front: Front,
+    locate: _Locations,
+    entry: Entry,
+    layers: tuple[int, ...],
+    call: AttentionCall | None,
+) -> Injection:
+    computed = entry.table is not None and skeleton.initial(entry.table) is not None
+    fit = _fit(front, entry, call) if entry.kind is Rotate and call is not None else None
+    slope = _bend(entry) if entry.kind is Bias else None
+    return Injection(
+        entry.kind,
+        layers,
+        None if computed else entry.table,
+        computed,
+        tuple(locate(op) for op in entry.carriers),
+        tuple(locate(op) for op in entry.sines),
+        fit,
+        slope,
+    )
+
+
+def _same(front: Front, entry: Entry) -> tuple:
+    """What two layers' entries share when they inject the same: the operation, or, computed anew, the values."""
+    if entry.kind is Content:
+        return ()
+    if all(front.block_at(index) is None for index in entry.key if isinstance(index, int)):
+        return entry.key
+    value = entry.carriers[0].value
+    return (entry.table, tuple(value.shape), float(value.real.double().sum()) if entry.table is None else 0.0)
+
+
+def _fit(front: Front, entry: Entry, call: AttentionCall) -> Fit | None:
+    query, _ = query_and_key(call)
+    try:
+        before, after = as_heads(neutral(front, entry, query), front), as_heads(query, front)
+        cos, sin = _cos_sin(entry)
+    except (CannotReplay, ValueError):
+        return None
+    return fit_rotation(before, after, by_position(cos, PROBE), by_position(sin, PROBE))
+
+
+def _cos_sin(entry: Entry) -> tuple[Tensor, Tensor]:
+    first = entry.carriers[0].value
+    return (first.real, first.imag) if first.is_complex() else (first, entry.sines[0].value)
+
+
+def _bend(entry: Entry) -> float | None:
+    """How far a bias is from a straight line in the key's position, relative to its size."""
+    value = entry.carriers[0].value
+    if value.shape[-1] < 3:
+        return None
+    last = value.reshape(-1, value.shape[-1])[-1].double()  # the last query's row sees all keys
+    steps = last[1:] - last[:-1]
+    return float((steps - steps.mean()).abs().max() / steps.abs().max().clamp_min(1e-12))
+
+
+class _Locations:
+    """Operation -> Locator, counted once for a whole tape."""
+
+    def __init__(self, front: Front):
+        counts: Counter[tuple[str, str]] = Counter()
+        self._of: dict[int, Locator] = {}
+        for op in front.tape.ops:
+            self._of[op.index] = Locator(op.module, op.name, counts[op.module, op.name])
+            counts[op.module, op.name] += 1
+
+    def __call__(self, op: Op) -> Locator:
+        return self._of[op.index]
+
+
+def find(front: Front, locator: Locator) -> Op | None:
+    """The operation on this tape, or None if this run did not make it."""
+    count = 0
+    for op in front.tape.ops:
+        if op.module == locator.module and op.name == locator.name:
+            if count == locator.count:
+                return op
+            count += 1
+    return None

@@ -1,0 +1,234 @@
+"""One forward pass, as far as it is wanted: the blocks entered, the attention calls reached, all on a tape.
+
+No architecture is named. A *block* is a member of a `ModuleList` that is handed content (the outermost such); the
+first one entered is the first Transformer block. An *attention call* is a scaled dot-product call, or a softmax over
+scores that a product of two content tensors made.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from tinput.errors import BadIds, NotRecorded, TinputError
+from tinput.models.skeleton import LOCK, Placeholders, Skeleton
+from tinput.models.tree import tensors_in
+from tinput.record.tape import Flow, Op, Stop, Tape
+
+__all__ = ["PRODUCTS", "AttentionCall", "Block", "Front", "run"]
+
+PRODUCTS = frozenset(["matmul", "__matmul__", "__rmatmul__", "bmm", "baddbmm", "einsum"])
+
+
+@dataclass(eq=False)
+class Block:
+    """A block that was entered. `stack` is the path of its ModuleList; `number` counts within the stack."""
+
+    stack: str
+    number: int
+    path: str
+    input: Tensor
+    start: int  # how many operations were on the tape by then
+    stop: int | None = None  # and when it was left
+    makers: tuple[int, ...] = ()  # what made its input
+
+
+@dataclass(eq=False)
+class AttentionCall:
+    """Where scores become weights. `op` is the softmax or the fused call; `product` is q k^T (None when fused)."""
+
+    op: Op
+    product: Op | None
+    block: Block | None
+
+
+@dataclass(eq=False)
+class Front:
+    """What one run left behind."""
+
+    tape: Tape
+    placeholders: Placeholders
+    ids: Tensor  # (1, seq) int64
+    blocks: list[Block] = field(default_factory=list)
+    attentions: list[AttentionCall] = field(default_factory=list)
+    classes: dict[str, str] = field(default_factory=dict)  # module path -> class name
+    leaves: set[str] = field(default_factory=set)  # paths of modules without children
+    error: str = ""  # why the run ended early, when it did so by itself
+
+    @property
+    def stacks(self) -> list[str]:
+        """The ModuleLists of blocks, in the order in which they were entered."""
+        return list(dict.fromkeys(block.stack for block in self.blocks))
+
+    def block_at(self, index: int) -> Block | None:
+        """The block in which an operation ran; None before, between and after blocks."""
+        for block in self.blocks:
+            if block.start <= index and (block.stop is None or index < block.stop):
+                return block
+        return None
+
+
+def run(
+    skeleton: Skeleton,
+    ids: Tensor,
+    *,
+    read: bool,
+    positions: Tensor | None = None,
+    decoder: bool = False,
+    done: Callable[[Front], bool] | None = None,
+) -> Front:
+    """Runs the module on ids (seq,) until `done` says so after an attention call or a block, or to the end.
+
+    decoder: the ids go to the decoder of an encoder-decoder, whose encoder sees the same ids.
+    Raises BadIds, BadFile and NotRecorded.
+    """
+    with LOCK:
+        model, placeholders = skeleton.copy(read)
+        front = Front(Tape(placeholders.resolve), placeholders, ids[None])
+        tape = front.tape
+        inputs = _inputs(skeleton, front.ids, positions, decoder)
+        tape.source(front.ids, Flow.CONTENT)
+        if positions is not None:
+            tape.source(next(inputs[name] for name in inputs if name.endswith("position_ids")), Flow.POSITION)
+        for buffer in model.buffers():
+            if not buffer.is_floating_point() and buffer.dtype != torch.bool and _counts(buffer):
+                tape.source(buffer, Flow.POSITION)
+        finish = done or (lambda _: False)
+        tape.on_op = functools.partial(_on_op, front, finish)
+        _watch(model, front, finish)
+        try:
+            with torch.no_grad(), tape:
+                model(**inputs)
+        except Stop:
+            pass
+        except TinputError:
+            raise
+        except Exception as error:  # a model's code raises anything
+            if not front.blocks and read:
+                raise _explained(error, ids) from error
+            front.error = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0][:200]}"
+        return front
+
+
+def _inputs(skeleton: Skeleton, ids: Tensor, positions: Tensor | None, decoder: bool) -> dict[str, Any]:
+    inputs: dict[str, Any] = {"input_ids": ids}
+    accepted = skeleton.parameters
+    if "use_cache" in accepted or "kwargs" in accepted:
+        inputs["use_cache"] = False
+    if skeleton.config.is_encoder_decoder and "decoder_input_ids" in accepted:
+        inputs["decoder_input_ids"] = ids
+    if positions is not None:
+        name = "decoder_position_ids" if decoder and "decoder_position_ids" in accepted else "position_ids"
+        if name not in accepted:
+            raise BadIds(f"{type(skeleton.model).__name__} computes its positions itself; leave `positions` out.")
+        inputs[name] = positions[None]
+    return inputs
+
+
+def _counts(buffer: Tensor) -> bool:
+    """A buffer of 0, 1, 2, ...: position ids kept by the module."""
+    flat = buffer.flatten()
+    return flat.numel() > 1 and bool((flat[1:] != flat[:-1]).any())
+
+
+def _watch(model: nn.Module, front: Front, finish: Callable[[Front], bool]) -> None:
+    """Wraps each module's forward, so that calls of `layer.forward(...)` are seen too, which hooks would miss."""
+    open_block: list[Block] = []
+    lists = {name for name, module in model.named_modules() if isinstance(module, nn.ModuleList)}
+    counts: dict[str, int] = {}
+
+    def wrap(path: str, module: nn.Module) -> None:
+        inner = module.forward
+        parent = path.rpartition(".")[0]
+
+        @functools.wraps(inner)
+        def forward(*args: Any, **kwargs: Any) -> Any:
+            before, front.tape.module = front.tape.module, path
+            block = None
+            if parent in lists and not open_block:
+                block = _block(front, parent, path, counts, args, kwargs)
+            if block is not None:
+                open_block.append(block)
+                front.blocks.append(block)
+            try:
+                return inner(*args, **kwargs)
+            finally:
+                front.tape.module = before
+                if block is not None:
+                    block.stop = len(front.tape.ops)
+                    open_block.pop()
+                    _after_block(front, finish)
+
+        module.forward = forward  # type: ignore[method-assign]
+
+    for path, module in model.named_modules():
+        front.classes[path] = type(module).__name__
+        if not any(True for _ in module.children()):
+            front.leaves.add(path)
+        if path:
+            wrap(path, module)
+
+
+def _after_block(front: Front, finish: Callable[[Front], bool]) -> None:
+    import sys
+
+    if sys.exc_info()[0] is None and finish(front):
+        raise Stop
+
+
+def _block(front: Front, stack: str, path: str, counts: dict[str, int], args: tuple, kwargs: dict) -> Block | None:
+    """The block that a module is, if it is handed content: floating point, (batch, seq, ...) or in another order."""
+    seq = front.ids.shape[1]
+    for tensor in tensors_in((args, kwargs)):
+        flow = front.tape.flow_of(tensor)
+        if tensor.is_floating_point() and tensor.ndim >= 3 and flow & Flow.CONTENT and seq <= max(tensor.shape[:-1]):
+            counts[stack] = counts.get(stack, -1) + 1
+            makers = front.tape.makers(tensor)
+            return Block(stack, counts[stack], path, tensor.clone(), len(front.tape.ops), makers=makers)
+    return None
+
+
+def _on_op(front: Front, finish: Callable[[Front], bool], op: Op) -> None:
+    call = None
+    if op.name == "scaled_dot_product_attention":
+        call = AttentionCall(op, None, front.block_at(op.index))
+    elif op.name == "softmax" and op.has(Flow.CONTENT):
+        product = _product_behind(front, op)
+        if product is not None:
+            call = AttentionCall(op, product, front.block_at(op.index))
+    if call is not None:
+        front.attentions.append(call)
+        if finish(front):
+            raise Stop
+
+
+def _product_behind(front: Front, softmax: Op) -> Op | None:
+    """The product of q and k whose scores this softmax turns into weights: (..., query, key), both content."""
+    tape = front.tape
+    scores = softmax.out
+    earlier = front.attentions[-1].op.index if front.attentions else -1
+    if not isinstance(scores, Tensor) or scores.ndim < 3:
+        return None
+    queries = scores.shape[-2]
+    for op in reversed(tape.back(softmax)):
+        if op.index <= earlier:
+            break
+        if op.name not in PRODUCTS or not isinstance(op.out, Tensor) or op.out.ndim < 3:
+            continue
+        factors = [t for t in tensors_in((op.args, op.kwargs)) if t.is_floating_point()][-2:]
+        from_content = all(tape.ops[i].has(Flow.CONTENT) for t in factors for i in op.reads[id(t)][:1])
+        if len(factors) == 2 and from_content and all(op.reads[id(t)] for t in factors) and op.out.shape[-2] == queries:
+            return op
+    return None
+
+
+def _explained(error: Exception, ids: Tensor) -> TinputError:
+    first = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+    if isinstance(error, IndexError) or "out of range" in first or "must match the size" in first:
+        return BadIds(f"The model cannot take {len(ids):,} tokens ({first}); shorten the text.")
+    return NotRecorded(f"The model's forward pass ended before its first block ({type(error).__name__}: {first}).")

@@ -1,0 +1,347 @@
+"""The tape: every tensor operation of a forward pass, in order, with what each result depends on.
+
+A `TorchFunctionMode` sees each call of torch's API before it runs. `Tape` writes it down as an `Op`: the function,
+its arguments, its result, the module it ran in, and the operations that made its arguments. From that one record
+everything else is read: the stages, where positions enter, q and k before and after.
+
+Writes in place are followed by storage: an operation that reads a tensor depends on what made the tensor and on
+every later write into the same memory.
+
+What a result depends on is kept as flags (`Flow`), which is how positions are told from content without a name:
+ids that are looked up or computed with are CONTENT; a range, a running count or a buffer that counts is POSITION;
+the outcome of a comparison is only a MASK (so a causal mask, made of positions, is not a position scheme, and
+"is this a pad?" is not content).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import IntFlag
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+from tinput.models.tree import map_tensors, tensors_in
+
+__all__ = ["CannotReplay", "Flow", "Op", "Stop", "Tape"]
+
+
+class Flow(IntFlag):
+    """What a value depends on."""
+
+    CONST = 0
+    CONTENT = 1
+    POSITION = 2
+    MASK = 4
+
+
+# Calls that look at a tensor's shape or type, never at its values.
+_NO_VALUE = frozenset(
+    "size dim numel ndimension stride is_floating_point is_complex element_size is_contiguous __len__ storage_offset "
+    "get_device is_signed data_ptr nelement untyped_storage type has_names is_inference".split()
+)
+# New tensors that take only shape, type and device from an argument.
+_FRESH = frozenset(
+    "zeros_like ones_like empty_like full_like rand_like randn_like new_zeros new_ones new_empty new_full "
+    "zeros ones empty full".split()
+)
+_COUNTS = frozenset(["arange", "cumsum", "linspace", "range"])
+_TRIANGLES = frozenset(["triu", "tril", "triu_", "tril_"])
+_IN_PLACE = frozenset("__setitem__ __iadd__ __isub__ __imul__ __itruediv__ __iand__ __ior__ __ixor__".split())
+# The same memory or the same numbers in another arrangement: no step of the pipeline.
+LAYOUT = frozenset(
+    "view reshape transpose permute contiguous unsqueeze squeeze expand expand_as clone to type_as float double half "
+    "bfloat16 detach __getitem__ flatten unflatten chunk split unbind narrow select view_as repeat_interleave swapaxes "
+    "movedim __get__ t numpy cpu alias requires_grad_ repeat broadcast_to atleast_2d tensor_split select_scatter "
+    "long int _to_copy adjoint".split()
+)
+
+
+class Stop(Exception):
+    """Ends the forward pass once what is wanted is on the tape."""
+
+
+class CannotReplay(Exception):
+    """A value cannot be computed again from the tape."""
+
+
+@dataclass(slots=True, eq=False)
+class Op:
+    """One call. `out` is its result (the written tensor for a write in place)."""
+
+    index: int
+    name: str
+    func: Callable
+    args: tuple
+    kwargs: dict
+    out: Any
+    module: str  # the path of the innermost module that was running
+    flow: Flow
+    reads: dict[int, tuple[int, ...]]  # id of each tensor argument -> what made it, then the writes into its memory
+    writes: Tensor | None = None  # the tensor written in place, with its geometry
+    saved: Any = None  # the result as it was, when a later write in place changed it
+
+    @property
+    def inputs(self) -> tuple[int, ...]:
+        """The operations that made the arguments, writes included."""
+        return tuple(dict.fromkeys(index for makers in self.reads.values() for index in makers))
+
+    @property
+    def value(self) -> Tensor:
+        """The result at the time, whatever was written into it later."""
+        return self.out if self.saved is None else self.saved
+
+    def has(self, flow: Flow) -> bool:
+        return bool(self.flow & flow)
+
+    @property
+    def position_only(self) -> bool:
+        """Computed from positions (and parameters) alone."""
+        return self.has(Flow.POSITION) and not self.has(Flow.CONTENT)
+
+
+@dataclass(slots=True)
+class _Made:
+    op: int  # the operation that made the tensor, -1 for one that was there before
+    seen: int  # how many writes into its storage there were by then
+
+
+@dataclass(slots=True)
+class _Storage:
+    writes: list[int] = field(default_factory=list)
+    makers: list[int] = field(default_factory=list)
+
+
+class Tape(TorchFunctionMode):
+    """Records while it is entered. `on_op(op)`, if set, is called after each operation and may raise `Stop`.
+
+    resolve: called as (func, name, args, kwargs) before an operation runs; returns the (func, args, kwargs) to run
+    and to write down, with parameters in place of placeholders.
+    """
+
+    def __init__(self, resolve: Callable | None = None):
+        super().__init__()
+        self.ops: list[Op] = []
+        self.module = ""
+        self._resolve = resolve
+        self.on_op: Callable[[Op], None] | None = None
+        self._made: dict[int, _Made] = {}
+        self._storages: dict[int, _Storage] = {}
+        self._sources: dict[int, Flow] = {}
+        self._alive: list[Tensor] = []  # ids and storages stay unique while what they name is alive
+
+    # --- what is there before the first operation
+
+    def source(self, tensor: Tensor, flow: Flow) -> None:
+        """Says what an input or a buffer is."""
+        self._sources[id(tensor)] = flow
+        self._alive.append(tensor)
+
+    # --- recording
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        name = getattr(func, "__name__", str(func))
+        if name in _NO_VALUE:
+            return func(*args, **kwargs)
+        if name == "__get__" or name == "__set__":
+            out = func(*args, **kwargs)
+            if not isinstance(out, Tensor) or name == "__set__":
+                return out
+        if self._resolve is not None:
+            func, args, kwargs = self._resolve(func, name, args, kwargs)
+        tensors = list(tensors_in((args, kwargs)))
+        written = _written(name, args, kwargs)
+        if written is not None:
+            self._save_before_write(written)
+        reads = {id(tensor): self.makers(tensor) for tensor in tensors}
+        out = func(*args, **kwargs)
+        results = list(tensors_in(out))
+        if not results and written is None:
+            return out
+        op = Op(
+            index=len(self.ops),
+            name=name,
+            func=func,
+            args=args,
+            kwargs=kwargs,
+            out=written if written is not None else out,
+            module=self.module,
+            flow=self._flow(name, tensors, reads, results or [written]),
+            reads=reads,
+            writes=written,
+        )
+        self.ops.append(op)
+        if written is not None:
+            self._storage(written).writes.append(op.index)
+            self._alive.append(written)
+        for result in results:
+            self._note(result, op.index)
+        if self.on_op is not None:
+            self.on_op(op)
+        return out
+
+    def _note(self, tensor: Tensor, index: int) -> None:
+        storage = self._storage(tensor)
+        self._made[id(tensor)] = _Made(index, len(storage.writes))
+        storage.makers.append(index)
+        self._alive.append(tensor)
+
+    def _storage(self, tensor: Tensor) -> _Storage:
+        return self._storages.setdefault(_storage_key(tensor), _Storage())
+
+    def _save_before_write(self, tensor: Tensor) -> None:
+        storage = self._storage(tensor)
+        for index in (*storage.makers, *storage.writes):
+            op = self.ops[index]
+            if op.saved is None:
+                op.saved = _cloned(op.out)
+
+    def makers(self, tensor: Tensor) -> tuple[int, ...]:
+        """The operations behind a tensor as it is now: the one that made it, then the writes into its memory."""
+        made = self._made.get(id(tensor))
+        if made is None:
+            return ()
+        return (made.op, *self._storage(tensor).writes[made.seen :])
+
+    def flow_of(self, tensor: Tensor) -> Flow:
+        """What a tensor depends on, as it is now."""
+        flow = self._sources.get(id(tensor), Flow.CONST)
+        for index in self.makers(tensor):
+            flow |= self.ops[index].flow
+        return flow
+
+    def _flow(self, name: str, tensors: list[Tensor], reads: dict[int, tuple[int, ...]], results: list) -> Flow:
+        if name in _FRESH:
+            return Flow.CONST
+        flow = Flow.CONST
+        for tensor in tensors:
+            flow |= self._sources.get(id(tensor), Flow.CONST)
+        for makers in reads.values():
+            for index in makers:
+                flow |= self.ops[index].flow
+        if any(result.dtype == torch.bool for result in results):
+            return Flow.MASK if flow else Flow.CONST
+        if name in _TRIANGLES:
+            flow |= Flow.MASK
+        if name in _COUNTS and not flow & Flow.CONTENT:
+            flow |= Flow.POSITION
+        return flow
+
+    # --- reading
+
+    def last(self, tensor: Tensor) -> Op | None:
+        """The operation whose result the tensor is now; None for one that was there before."""
+        makers = self.makers(tensor)
+        return self.ops[makers[-1]] if makers else None
+
+    def back(self, start: Op) -> list[Op]:
+        """Everything that `start` depends on, and itself, in order."""
+        seen = {start.index}
+        todo = [start.index]
+        while todo:
+            for index in self.ops[todo.pop()].inputs:
+                if index not in seen:
+                    seen.add(index)
+                    todo.append(index)
+        return [self.ops[index] for index in sorted(seen)]
+
+    def users(self, among: list[Op]) -> dict[int, list[Op]]:
+        """For each operation, those of `among` that read its result."""
+        users: dict[int, list[Op]] = {}
+        for op in among:
+            for index in op.inputs:
+                users.setdefault(index, []).append(op)
+        return users
+
+    def past_layout(self, op: Op) -> Op:
+        """The operation behind pure rearrangements."""
+        while op.name in LAYOUT and op.inputs:
+            op = self.ops[op.inputs[-1]]
+        return op
+
+    def replay(self, target: Op, known: dict[int, Any]) -> Any:
+        """The result of `target`, had some operations had other results (`known`, by index).
+
+        Only what depends on them is computed again; nothing recorded is changed. Raises CannotReplay.
+        """
+        known = dict(known)
+        path = self.back(target)
+        touched = set(known)
+        for op in path:
+            if op.index not in touched and any(index in touched for index in op.inputs):
+                touched.add(op.index)
+        for op in path:
+            if op.index in touched and op.index not in known:
+                known[op.index] = self._again(op, known)
+        return known.get(target.index, target.value)
+
+    def _again(self, op: Op, known: dict[int, Any]) -> Any:
+        memo: dict[int, Tensor] = {}
+
+        def current(tensor: Tensor) -> Tensor:
+            if id(tensor) not in memo:
+                memo[id(tensor)] = self._as_known(tensor, op, known)
+            return memo[id(tensor)]
+
+        try:
+            args, kwargs = map_tensors(current, op.args), map_tensors(current, op.kwargs)
+            if op.writes is None:
+                return op.func(*args, **kwargs)
+            target = current(op.writes)
+            fresh = target.clone(memory_format=torch.contiguous_format)
+            args = tuple(fresh if arg is target else arg for arg in args)
+            op.func(*args, **kwargs)
+            return fresh
+        except (RuntimeError, TypeError, IndexError) as error:
+            raise CannotReplay(f"{op.name}: {error}") from error
+
+    def _as_known(self, tensor: Tensor, op: Op, known: dict[int, Any]) -> Tensor:
+        """An argument of `op` as it would be."""
+        maker, *writes = op.reads.get(id(tensor), ()) or (None,)
+        if maker is None:
+            return tensor
+        base = _result_like(self.ops[maker], tensor, known.get(maker, self.ops[maker].value))
+        return self._written_over(tensor, base, writes, known) if writes else base
+
+    def _written_over(self, tensor: Tensor, base: Tensor, writes: list[int], known: dict[int, Any]) -> Tensor:
+        """A tensor after writes into its memory: the memory is laid out again and the writes applied in order."""
+        memory = torch.zeros(tensor.untyped_storage().nbytes() // tensor.element_size(), dtype=tensor.dtype)
+        memory.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset()).copy_(base)
+        for index in writes:
+            view = self.ops[index].writes
+            assert view is not None
+            value = known.get(index, self.ops[index].value)
+            memory.as_strided(view.shape, view.stride(), view.storage_offset()).copy_(value)
+        return memory.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
+
+
+def _result_like(op: Op, tensor: Tensor, value: Any) -> Tensor:
+    """The part of a result (which may be a tuple) that `tensor` was."""
+    if isinstance(op.out, Tensor):
+        return value
+    for out, part in zip(tensors_in(op.out), tensors_in(value), strict=True):
+        if out is tensor:
+            return part
+    raise CannotReplay(f"{op.name}: a part of the result is not found")
+
+
+def _storage_key(tensor: Tensor) -> int:
+    return tensor.untyped_storage()._cdata
+
+
+def _written(name: str, args: tuple, kwargs: dict) -> Tensor | None:
+    """The tensor that a call writes in place, or None."""
+    if isinstance(kwargs.get("out"), Tensor):
+        return kwargs["out"]
+    in_place = name in _IN_PLACE or (name.endswith("_") and not name.endswith("__"))
+    if in_place and name != "requires_grad_" and args and isinstance(args[0], Tensor):
+        return args[0]
+    return None
+
+
+def _cloned(tree: Any) -> Any:
+    return map_tensors(lambda tensor: tensor.clone(), tree)
