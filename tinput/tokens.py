@@ -147,7 +147,8 @@ def tokenize(tokenizer: Any, text: str, *, add_special_tokens: bool = True) -> T
     ]
     spans = _spans_by_bytes(raw, added, text) if kept.byte_level else None
     if spans is None:
-        spans = _spans_by_offsets(offsets, raw, added, text)
+        takes_spaces = [i in kept.lstrip or piece.startswith(b" ") for i, piece in zip(ids, raw, strict=True)]
+        spans = _spans_by_offsets(offsets, raw, added, takes_spaces, text)
     return Tokens(
         tuple(ids),
         tuple(pieces),
@@ -180,7 +181,9 @@ def stages(tokenizer: Any, text: str) -> tuple[TokenStage, ...]:
     backend = kept.backend
     plain, full = (backend.encode(text, add_special_tokens=special) for special in (False, True))
     taken = [
-        (span, piece) for i, span, piece in zip(plain.ids, plain.offsets, plain.tokens, strict=True) if i in kept.added
+        (span, piece)
+        for i, span, piece in zip(plain.ids, plain.offsets, plain.tokens, strict=True)
+        if i in kept.added and _same(kept.added[i], text[slice(*span)])  # not for a piece that it lacks
     ]
     split = f"; {len(taken)} added token(s) typed in the text are taken out first" if taken else ""
 
@@ -236,6 +239,7 @@ class _Kept:
     backend: Any  # tokenizers.Tokenizer
     state: tuple  # of the original when it was copied
     added: dict[int, str]  # id -> content
+    lstrip: frozenset[int]  # those that take the spaces before them
     special: frozenset[int]
     unknown_id: int | None
     limit: int | None
@@ -316,6 +320,7 @@ def _keep(tokenizer: Any, backend: Any, state: tuple) -> _Kept:
         mine,
         state,
         {i: token.content for i, token in added.items()},
+        frozenset(i for i, token in added.items() if token.lstrip),
         frozenset(i for i, token in added.items() if token.special),
         None if unknown is None else mine.token_to_id(str(unknown)),
         state[3],
@@ -356,20 +361,24 @@ def _spans_by_bytes(raw: list[bytes], added: list[bool], text: str) -> list[Span
     return spans
 
 
-def _spans_by_offsets(offsets: list[Span], raw: list[bytes], added: list[bool], text: str) -> list[Span | None]:
-    """The tokenizer's own offsets, with what they leave out though it belongs to a token: the spaces before one that
-    begins with a space (trimmed off), and the accents after a letter (stripped)."""
+def _spans_by_offsets(
+    offsets: list[Span], raw: list[bytes], added: list[bool], takes_spaces: list[bool], text: str
+) -> list[Span | None]:
+    """The tokenizer's own offsets, with what they leave out though it belongs to a token: the spaces before it where it
+    `takes_spaces` (trimmed off), and the accents after a letter (stripped)."""
     starts = [start for (start, _), extra in zip(offsets, added, strict=True) if not extra]
     following = iter([*starts[1:], len(text)])
     spans: list[Span | None] = []
     end = 0
-    for (start, stop), piece, extra in zip(offsets, raw, added, strict=True):
+    for (start, stop), piece, extra, takes in zip(offsets, raw, added, takes_spaces, strict=True):
         if extra:
             spans.append(None)
             continue
-        if piece.startswith(b" ") and end < start and text[end:start].isspace():
+        limit, covered = next(following), text[start:stop]
+        if takes and end < start and text[end:start].isspace():
             start = end
-        limit = next(following)
+        elif piece and not piece.strip(b" ") and covered and not covered.isspace() and UNDERLINE not in covered:
+            stop = start  # a space put before the text: no part of it
         while start < stop < limit and unicodedata.category(text[stop]) in ("Mn", "Me"):
             stop += 1
         spans.append((start, stop))
