@@ -61,6 +61,7 @@ DTYPES: dict[str, tuple[int, torch.dtype | None]] = {  # name: (bits an element,
     "F6_E2M3": (6, None),
     "F6_E3M2": (6, None),
 }
+CODES = {"I64", "I32", "I16", "I8", "U64", "U32", "U16", "U8", "BOOL", "F4", "F6_E2M3", "F6_E3M2", "F8_E8M0"}
 
 
 class TensorInfo(NamedTuple):
@@ -350,7 +351,7 @@ class ModuleWeights:
             )
         infos = [self.weights.info(key) for key, _ in source.keys]
         for (key, _), info in zip(source.keys, infos, strict=True):
-            coded = info.dtype[0] in "IUB" or (self._quantised and DTYPES[info.dtype][0] <= 8)
+            coded = info.dtype in CODES or (self._quantised and DTYPES[info.dtype][0] <= 8)
             if name in self._floating and coded:
                 raise BadFile(
                     f"Tensor {key!r} of {info.file} holds {info.dtype} codes "
