@@ -47,7 +47,7 @@ def dials(
     notes = ", ".join(part for part in (*left_out, note) if part)
     shown = array[np.ix_(rows, columns)]
     at = rows if positions is None else np.asarray(positions)[rows]
-    names = [f"position {i}" for i in at] if tokens is None else [tokens[i] for i in rows]
+    names = [f"position {i}" for i in at] if tokens is None else [str(tokens[i]) for i in rows]
     numbers = [str(i) for i in (columns if pairs is None else np.asarray(pairs)[columns])]
     cell = 74 if large else 62
     height = int(len(rows) * cell + 110)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tinput.figures import colour
 from tinput.figures import labels as text
-from tinput.figures.style import Axis, as_array, count, draw_axis, dtype_of, figure, number, size
+from tinput.figures.style import Axis, as_array, count, draw_axis, dtype_of, figure, meta, number, size
 from tinput.window import Window
 
 __all__ = ["CELLS", "cells", "heatmap", "panels", "similarity", "weights"]
@@ -243,7 +243,7 @@ def panels(
     # The panels' ticks are cut short; an export wants the labels in full.
     for name, axis in (("rows", row), ("columns", column)):
         if axis.labels is not None:
-            fig.layout.meta[name] = [text.short(label, text.LONGEST) for label in axis.labels]
+            meta(fig)[name] = [text.short(label, text.LONGEST) for label in axis.labels]
     if any(shown.blank.any() for shown, *_ in drawn):
         fig.update_layout(margin={"t": 60})
         _legend(fig, "masked: left blank", "square-open")

@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 
 from tinput.figures import labels as text
 from tinput.figures.colour import GREY, on
-from tinput.figures.style import figure
+from tinput.figures.style import figure, meta
 
 __all__ = ["path"]
 
@@ -51,7 +51,7 @@ def path(
         hovermode=False,
         dragmode=False,
     )
-    fig.layout.meta["steps"] = [[step, i in chosen] for i, step in enumerate(every)]
+    meta(fig)["steps"] = [[step, i in chosen] for i, step in enumerate(every)]
     frame = len(rows) > 1
     low = -(len(rows) - 1) * (tall + gap) - tall / 2 - (0.45 if frame else 0.15)
     fig.update_layout(

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from tinput.figures import labels as text
 from tinput.window import Window
 
-__all__ = ["Axis", "as_array", "count", "dtype_of", "figure", "log_ticks", "number", "size"]
+__all__ = ["Axis", "as_array", "count", "dtype_of", "figure", "log_ticks", "meta", "number", "size"]
 
 CLEAR = "rgba(0,0,0,0)"
 GRID = "rgba(128,132,149,0.25)"
@@ -118,6 +118,12 @@ def figure(*, large: bool, height: int, description: str, note: str = "", **layo
     )
     fig.update_layout(**layout)
     return fig
+
+
+def meta(fig: go.Figure) -> dict[str, Any]:
+    """What the figure says about itself: "description", "note" and more."""
+    layout: Any = fig.layout
+    return layout.meta or {}
 
 
 def draw_axis(fig: go.Figure, letter: str, axis: Axis, *, large: bool, room: float, note: str = "", **more) -> None:

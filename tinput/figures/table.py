@@ -12,6 +12,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from tinput.figures.labels import plain
+from tinput.figures.style import meta
 
 __all__ = ["to_csv"]
 
@@ -25,18 +26,18 @@ def to_csv(fig: go.Figure, header: Mapping[str, Any] | Sequence[str] = ()) -> st
     """
     out = io.StringIO()
     lines = [f"{name}: {value}" for name, value in header.items()] if isinstance(header, Mapping) else list(header)
-    meta = fig.layout.meta or {}
-    if meta.get("note"):
-        lines.append(f"shown: {meta['note']}")
+    about = meta(fig)
+    if about.get("note"):
+        lines.append(f"shown: {about['note']}")
     for line in lines:
         out.write("# " + " ".join(str(line).split()) + "\n")
     writer = csv.writer(out, lineterminator="\n")
     heat = [trace for trace in fig.data if trace.type == "heatmap"]
     if heat:
         writer.writerows(_matrix(fig, heat))
-    elif "steps" in meta:
+    elif "steps" in about:
         writer.writerow(["step", "position enters"])
-        writer.writerows([step, "yes" if here else ""] for step, here in meta["steps"])
+        writer.writerows([step, "yes" if here else ""] for step, here in about["steps"])
     else:
         writer.writerows(_points(fig))
     return out.getvalue()
@@ -92,7 +93,8 @@ def _axis(fig: go.Figure, trace: Any, letter: str) -> Any:
 
 def _heads(fig: go.Figure, trace: Any, letter: str, names: list[list[str]]) -> list[str]:
     """Headings for `names`: the words on the axis (on its visible twin, if a token axis), without the note below."""
-    twins = [fig.layout[name] for name in (f"{letter}axis2", f"{letter}axis") if name in fig.layout]
+    layout: Any = fig.layout
+    twins = [layout[name] for name in (f"{letter}axis2", f"{letter}axis") if name in layout]
     title = next((axis.title.text for axis in (_axis(fig, trace, letter), *twins) if axis.title.text), letter)
     return [plain(title.split("<br>")[0]), "position"][: len(names[0])]
 
@@ -100,7 +102,7 @@ def _heads(fig: go.Figure, trace: Any, letter: str, names: list[list[str]]) -> l
 def _names(fig: go.Figure, trace: Any, letter: str, places: Any) -> list[list[str]]:
     """What stands on the axis at each place: [token, position], [words], or [number]."""
     axis = _axis(fig, trace, letter)
-    kept = (fig.layout.meta or {}).get({"y": "rows", "x": "columns"}[letter])
+    kept = meta(fig).get({"y": "rows", "x": "columns"}[letter])
     if kept:
         return [[words, _number(at)] for words, at in zip(kept, places, strict=True)]
     if not axis.ticktext or axis.type == "log":
