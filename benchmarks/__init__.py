@@ -1,0 +1,1 @@
+"""Every claim of speed and memory, measured side by side in one run: `python -m benchmarks`, or `make bench`."""
