@@ -54,7 +54,7 @@ LIBRARY_ROOMS = {
     "numpy": set(LEVEL) - {"errors", "positions", "pages", "app"},
 }
 
-SCHEMES = ("sinusoidal", "learned", "rope", "alibi", "relative_bias", "relative")  # "none" is a plain word too
+SCHEMES = ("sinusoidal", "learned", "rope", "alibi", "relative_bias")  # "none" and "relative" are plain words too
 # Beside its own file and its own page, a scheme is named where the public surface or a stored file names it.
 MAY_NAME_SCHEMES = {
     "tinput/pipeline.py": "defaults of the public functions' arguments",
