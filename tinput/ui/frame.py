@@ -56,7 +56,6 @@ def sidebar() -> None:
 
 
 st.set_page_config(page_title="tinput", page_icon=str(Path(__file__).with_name("icon.svg")), layout="wide")
-st.html(style.css(kit.large()))
 page = st.navigation(
     [
         st.Page(f"../../pages/{name}.py", title=title, url_path=name, default=name == "pipeline")
@@ -66,4 +65,5 @@ page = st.navigation(
 )
 with st.sidebar:
     sidebar()
+st.html(style.css(kit.large()))  # after the switch: a link may have set it
 page.run()

@@ -29,10 +29,11 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import streamlit as st
 
+from tinput import figures
 from tinput.errors import TinputError, TooLong
+from tinput.models import files
 from tinput.positions import SCHEMES
 from tinput.ui import cache, literal, sources
-from tinput.ui.export import figure_csv
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -44,13 +45,18 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DEFAULT_TEXT",
+    "GREY",
     "LIMIT",
     "Page",
     "Panel",
     "choose",
+    "columns",
     "details",
+    "header",
+    "html",
     "large",
     "may_type_paths",
+    "model_choice",
     "note",
     "number",
     "open_page",
@@ -141,6 +147,16 @@ class Page:
         return True
 
     @property
+    def place(self) -> list[int]:
+        """`positions` as plain numbers, for a figure's hover boxes."""
+        return self.positions.tolist()
+
+    @property
+    def dtype_note(self) -> str:
+        """In which dtype the numbers are, and in which the checkpoint holds them."""
+        return f"Run in {self.trace.dtype}; the checkpoint holds {self.trace.checkpoint_dtype}."
+
+    @property
     def source(self) -> dict[str, object]:
         """Where the numbers are from: the first lines of each export."""
         trace = self.trace
@@ -168,13 +184,13 @@ class Page:
         return "\n".join(lines)
 
     def show(self, figure: Figure, name: str, *, code: str = "", csv: Callable[[], str] | None = None) -> None:
-        """Draw a figure with its downloads: CSV, picture (the camera on the figure), the Python that makes it.
+        """Draw a figure with what can be taken along: CSV, picture (its camera), the Python that makes it.
 
         name: of the files and of the element, unique on the page, ours (never user text)
         code: the lines after `model` and `trace` that make the figure in a notebook; the last one is the figure
         csv: makes the file's text when asked; default: the numbers in the figure
         """
-        description = (figure.layout.meta or {}).get("description") or name.replace("-", " ")
+        description = (figure["layout"]["meta"] or {}).get("description") or name.replace("-", " ")
         st.plotly_chart(
             figure,
             key=f"figure-{name}",
@@ -187,21 +203,39 @@ class Page:
             },
         )
         source = self.source
+        self.tools(name, code, csv or (lambda: figures.to_csv(figure, source)))
+
+    def table(self, columns: Mapping[str, Sequence[Any]], name: str, *, code: str = "") -> None:
+        """A table with the same tools as a figure. columns: title -> one value a row; text in it shows as typed."""
+        import pandas
+
+        frame = pandas.DataFrame({title: list(values) for title, values in columns.items()})
+        st.dataframe(frame, hide_index=True, key=f"table-{name}", row_height=42 if large() else None)
+        lines = [f"# {key}: {value}" for key, value in self.source.items()]
+        self.tools(name, code, lambda: "\n".join(lines) + "\n" + frame.to_csv(index=False))
+
+    def tools(self, name: str, code: str = "", csv: Callable[[], str] | None = None) -> None:
+        """What can be taken along of a picture: its numbers, and the Python that makes it."""
         with st.container(horizontal=True, gap="small", key=f"tools-{name}"):
-            st.download_button(
-                "CSV",
-                csv or (lambda: figure_csv(figure, source)),
-                file_name=f"tinput-{name}.csv",
-                mime="text/csv",
-                key=f"csv-{name}",
-                on_click="ignore",
-                icon=":material/download:",
-                type="tertiary",
-                help="The numbers of this picture",
-            )
+            if csv:
+                st.download_button(
+                    "CSV",
+                    csv,
+                    file_name=f"tinput-{name}.csv",
+                    mime="text/csv",
+                    key=f"csv-{name}",
+                    on_click="ignore",
+                    icon=":material/download:",
+                    type="tertiary",
+                    help="The numbers of this picture",
+                )
             if code:
                 with st.popover("Python", icon=":material/code:", type="tertiary", help="Make it in a notebook"):
                     st.code(f"{self.code}\n{code}", language="python")
+
+    def nearest(self, token: int, k: int = 12) -> list[tuple[str, float]]:
+        """The k tokens of the vocabulary whose rows point most nearly where one token's does: (label, cosine)."""
+        return cache.nearest(self.name, self.stamp, int(self.tokens.ids[token]), k)
 
 
 def start(question: str, *, about: Any = None) -> Page:
@@ -215,7 +249,7 @@ def start(question: str, *, about: Any = None) -> Page:
     text = st.session_state.get("text", DEFAULT_TEXT)
     name = st.session_state.get("model") or sources.DEFAULT_MODEL
     page = open_page(name, text)
-    head.html(_header(page))
+    head.html(header(page))
     if about is not None:
         page.what_if(about)
     return page
@@ -227,10 +261,8 @@ def open_page(name: str, text: str) -> Page:
         st.html('<div class="empty"><p>Type a sentence at the left, or choose one of the examples there.</p></div>')
         st.stop()
     try:
-        name = sources.allowed(name, any_path=may_type_paths())
-        stamp = cache.stamp(name)
-        model = cache.model(name, stamp)
-        return _trace(name, stamp, model, text)
+        found = files.find(name, typed=True, loopback=may_type_paths())
+        return _trace(found.name, found.stamp, cache.model(found.name, found.stamp), text)
     except TinputError as error:
         stop(str(error))
 
@@ -256,13 +288,15 @@ def _trace(name: str, stamp: cache.Stamp, model: Model, text: str) -> Page:
 def _first(tokens: Tokens, n: int) -> Tokens:
     """The first n tokens."""
     per_token = {name: getattr(tokens, name)[:n] for name in ("ids", "pieces", "bytes", "spans", "special")}
-    return replace(tokens, **per_token)
+    return replace(tokens, unknown=tuple(i for i in tokens.unknown if i < n), **per_token)
 
 
-def _header(page: Page) -> str:
-    ids, positions = page.tokens.ids, page.positions.tolist()
+def header(page: Page, *, strip: bool = True) -> str:
+    """HTML of a text's tokens, its model's scheme and agreement as badges, and what was left out."""
+    ids, positions = page.tokens.ids, page.place
     titles = [f"token {i} · id {ids[i]} · position {positions[i]}" for i in range(page.seq)]
-    parts = [literal.strip(page.labels, titles, page.tokens.special), '<div class="badges">']
+    parts = [literal.strip(page.labels, titles, page.tokens.special)] if strip else []
+    parts.append('<div class="badges">')
     parts += [_scheme_badge(name, page.model.reason) for name in page.model.schemes or ("none",)]
     parts.append(_agreement_badge(page.trace))
     parts.append("</div>")
@@ -302,8 +336,9 @@ class Panel:
     def say(self, *sentences: str, formula: str = "", note: str = "") -> None:
         """The formula (LaTeX) and a few literal sentences, beside the picture; `note` is smaller."""
         with self.words:
-            if formula:
-                st.latex(formula)
+            if formula:  # a line for each part: the column is narrow
+                parts = formula.replace(r", \quad", r",\quad").replace(r",\quad", r" \\[.6em] ")
+                st.latex(rf"\begin{{gathered}} {parts} \end{{gathered}}" if parts != formula else formula)
             if sentences:
                 st.html(literal.paragraphs(sentences))
             if note:
@@ -314,7 +349,7 @@ class Panel:
 def panel(title: str) -> Iterator[Panel]:
     """A titled place for one picture, with its controls above it and words beside it."""
     st.html(f'<h2 class="panel-title">{literal.inline(title)}</h2>')
-    picture, words = st.columns([7, 3], gap="large")
+    picture, words = st.columns([67, 33], gap="large")
     with picture:
         yield Panel(words)
 
@@ -357,7 +392,7 @@ def choose(label: str, options: Sequence[str] | Mapping[str, str], *, key: str, 
     default = default or labels[0]
     _forget_unless(key, lambda value: value in labels)
     with_labels = st.segmented_control(
-        label, labels, default=default, required=True, key=key, bind="query-params", label_visibility=_visibility(label)
+        label, labels, default=default, required=True, key=key, bind="query-params", wrap=True
     )
     chosen = with_labels or default
     return options[chosen] if isinstance(options, Mapping) else chosen
@@ -399,10 +434,6 @@ def token(page: Page, label: str = "Token", *, key: str = "token") -> int:
     return index
 
 
-def _visibility(label: str) -> Any:
-    return "visible" if label else "collapsed"
-
-
 def _between(value: float, low: float, high: float | None) -> Any:
     return max(low, value) if high is None else min(max(low, value), high)
 
@@ -420,6 +451,23 @@ def _forget_unless(key: str, good: Callable[[Any], bool]) -> None:
 
 
 # --- this session -----------------------------------------------------------------------------------------------------
+
+
+def html(body: str) -> None:
+    """HTML made by `literal` or `words`."""
+    st.html(body)
+
+
+def columns(widths: int | Sequence[int]) -> Any:
+    """Columns for controls side by side."""
+    return st.columns(widths, gap="medium", vertical_alignment="bottom")
+
+
+def model_choice(label: str, *, key: str, default: str) -> str:
+    """A second model, chosen as the first one is in the sidebar."""
+    options = sources.offered()
+    chosen = st.selectbox(label, options, options.index(default), key=key, bind="query-params", accept_new_options=True)
+    return chosen or default
 
 
 def large() -> bool:

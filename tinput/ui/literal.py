@@ -6,8 +6,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from html import escape
+from typing import TYPE_CHECKING
 
-__all__ = ["badge", "chip", "inline", "paragraphs", "strip", "visible"]
+if TYPE_CHECKING:
+    from tinput.tokens import Tokens
+
+__all__ = ["badge", "chip", "inline", "marked", "paragraphs", "stage", "strip", "table", "visible"]
 
 # U+0000-U+001F have pictures at U+2400-U+241F; a browser would drop or replace the characters themselves.
 _CONTROLS = {code: 0x2400 + code for code in range(0x20)} | {0x7F: 0x2421}
@@ -58,3 +62,43 @@ def badge(label: str, colour: str, title: str = "") -> str:
 def paragraphs(sentences: Iterable[str], css: str = "notice") -> str:
     """HTML for a few literal sentences, one paragraph each."""
     return f'<div class="{css}">{"".join(f"<p>{inline(sentence)}</p>" for sentence in sentences)}</div>'
+
+
+MARKED_LIMIT = 1_000  # groups of tokens in the marked text, and pieces of a stage
+
+
+def marked(tokens: Tokens) -> str:
+    """HTML for the text with its tokens marked, each character once; tokens that share a character are one mark."""
+    shades = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9")
+    parts = []
+    for number, group in enumerate(tokens.groups[:MARKED_LIMIT]):
+        ids = ", ".join(str(i) for i in tokens.ids[group.start : group.stop][:12])
+        many = f"tokens {group.start} to {group.stop - 1}" if group.stop - group.start > 1 else f"token {group.start}"
+        colour = shades[number % len(shades)]
+        style = f"background:color-mix(in srgb, {colour} 30%, transparent)"
+        if group.span is None:
+            style = "outline:1px dashed"
+        # Line ends and tabs do their work on the page; every other control character shows as its picture.
+        shown = "".join(char if char in "\n\t" else visible(char) for char in group.text)
+        parts.append(f'<span style="{style}" title="{inline(f"{many} · id {ids}")}">{escape(shown)}</span>')
+    if len(tokens.groups) > MARKED_LIMIT:
+        parts.append(f'<span class="more"> and {len(tokens.groups) - MARKED_LIMIT:,} more</span>')
+    return f'<div class="marked">{"".join(parts)}</div>'
+
+
+def stage(name: str, what: str, pieces: Sequence[str]) -> str:
+    """HTML for one stage of a tokenizer: its name, its parts, and the text after it in pieces."""
+    chips = "".join(chip(piece.replace(" ", "␣") or "(empty)") for piece in pieces[:MARKED_LIMIT])
+    more = f'<span class="more">and {len(pieces) - MARKED_LIMIT:,} more</span>' if len(pieces) > MARKED_LIMIT else ""
+    head = f'<p class="stage"><b>{inline(name)}</b> {inline(what)}</p>'
+    return f'{head}<div class="strip tall">{chips}{more}</div>'
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]], marked_rows: Sequence[bool]) -> str:
+    """HTML for a small table of facts; marked rows are tinted and say so."""
+    top = "".join(f'<th scope="col">{inline(cell)}</th>' for cell in head)
+    body = "".join(
+        f"<tr{' class=differs' if differs else ''}>{''.join(f'<td>{inline(cell)}</td>' for cell in row)}</tr>"
+        for row, differs in zip(rows, marked_rows, strict=True)
+    )
+    return f'<table class="facts"><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>'

@@ -46,12 +46,16 @@ _CSS = """
 .empty p { margin: 0; }
 .marked { font-size: 1.15rem; line-height: 2.1; white-space: pre-wrap; overflow-wrap: anywhere; }
 .marked span { border-radius: .25rem; padding: .15rem .05rem; unicode-bidi: isolate; }
+.stage { margin: .5rem 0 .35rem; font-size: 1rem; }
 .facts { border-collapse: collapse; width: 100%; font-size: 1rem; }
 .facts th, .facts td { text-align: left; padding: .35rem .8rem .35rem 0; vertical-align: top; overflow-wrap: anywhere;
   border-bottom: 1px solid color-mix(in srgb, currentColor 13%, transparent); }
 .facts tr.differs td { background: color-mix(in srgb, #E69F00 16%, transparent); }
 .facts tr.differs td:first-child::after { content: " (differs)"; font-size: .85rem; opacity: .8; }
-.stPlotlyChart { min-width: 0; }
+/* Streamlit writes a chart's text in a grey that is too faint for a lecture room; text of another colour stays. */
+.stPlotlyChart text[style*="rgb(128, 132, 149)"] { fill: currentColor !important; }
+[data-testid="stSidebarUserContent"] .note p { font-size: .85rem; margin: 0; }
+.second { display: flex; flex-wrap: wrap; gap: .5rem; align-items: center; }
 """
 
 

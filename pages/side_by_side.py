@@ -1,0 +1,67 @@
+"""What differs when the same sentence goes into two models?"""
+
+from tinput import figures, measure
+from tinput.ui import injected, kit, sources, words
+
+page = kit.start("What differs when the same sentence goes into two models?")
+large = kit.large()
+left, right = kit.columns([3, 7])
+with left:
+    chosen = kit.model_choice("Second model", key="other", default=sources.SECOND_MODEL)
+with right:
+    other = kit.open_page(chosen, page.text)
+    kit.html(kit.header(other, strip=other.tokens.ids != page.tokens.ids))
+names = (page.name, other.name if other.name != page.name else f"{other.name} (again)")
+second = f"other = tinput.open_model({other.name!r}).trace(text)\n"
+
+part = kit.choose("Look at", ["Facts", "Block inputs", "What each injects"], key="compare")
+
+if part == "Facts":
+    with kit.panel("Facts that differ") as panel:
+        facts = words.facts(page, other)
+        everything = kit.toggle("Show what is equal too", key="equal")
+        shown = [fact for fact in facts if everything or fact.differs]
+        kit.html(words.facts_table(shown, names))
+        count = sum(fact.differs for fact in facts)
+        panel.say(
+            f"{count} of {len(facts)} facts differ." if count else "All facts are equal: it is the same model twice.",
+            *words.tokens_apart(page, other),
+        )
+
+elif part == "Block inputs":
+    limits = figures.limits(page.trace.block_input, other.trace.block_input)
+    for side, name, code in ((page, names[0], "trace"), (other, names[1], "other")):
+        with kit.panel(f"{name}: what enters the first block") as panel:
+            values = side.trace.block_input
+            figure = figures.heatmap(
+                values.flatten(1),
+                side.labels if len(values) == side.seq else None,
+                positions=side.place,
+                limits=limits,
+                dtype=side.trace.dtype,
+                large=large,
+            )
+            page.show(
+                figure,
+                f"input-{code}",
+                code=f"{second}limits = tinput.figures.limits(trace.block_input, other.block_input)\n"
+                f"tinput.figures.heatmap({code}.block_input, {code}.tokens.labels, limits=limits)",
+            )
+            sizes = measure.norms(values)
+            panel.say(
+                f"{words.shape(values)} numbers; the mean length of a vector is {float(sizes.mean()):.3g}.",
+                note="Both pictures have one colour scale.",
+            )
+
+else:
+    for side, name, code in ((page, names[0], "trace"), (other, names[1], "other")):
+        for number, item in enumerate(side.trace.effects or (None,)):
+            scheme = injected.scheme_of(side, number)
+            with kit.panel(f"{name}: {scheme.LABEL}, {scheme.INJECTION}") as panel:
+                effect = item.effect if item else None
+                figure, call = injected.picture(side, effect, f"{code}.effects[{number}].effect", large=large)
+                if figure is None:
+                    kit.sentences(call)
+                else:
+                    page.show(figure, f"effect-{code}-{number}", code=f"{second}{call}")
+                panel.say(*(scheme.notice(effect, side.positions) if effect else ()), formula=scheme.FORMULA)

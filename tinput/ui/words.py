@@ -1,0 +1,153 @@
+"""Words for what the recorder found: what an operation does, where position enters, how two models differ."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from tinput.positions import SCHEMES
+from tinput.ui import literal
+
+if TYPE_CHECKING:
+    from tinput.record import Stage
+    from tinput.ui.kit import Page
+
+__all__ = ["Fact", "alike", "does", "facts", "facts_table", "path_of", "shape", "tokens_apart"]
+
+# By the role that the recorder gives a stage.
+_ROLES = {
+    "token": "Looks up one row of the embedding table for each token id: equal tokens get equal rows.",
+    "position": "One vector for each position, the same whatever the token is.",
+    "segment": "One vector for each segment (sentence A or B), the same for all tokens of a text of one segment.",
+    "sum": "Adds the two, dimension by dimension: the sum has the same width as each part.",
+    "scale": "Multiplies every value by one number, so that the embedding is not drowned by what is added later.",
+    "norm": "Brings each token's vector to one size (layer norm: mean 0 too), then scales each dimension as learned.",
+    "dropout": "In training, sets some values to zero by chance. In eval mode, as here, it changes nothing.",
+    "projection": "Multiplies each vector by a matrix, here to bring it to the width of the blocks.",
+}
+_OTHER = "An operation of this model's own on the way to the first block."
+
+
+def does(stage: Stage) -> str:
+    """What a stage does, in a sentence."""
+    return _ROLES.get(getattr(stage, "role", ""), _OTHER)
+
+
+def shape(values: Any) -> str:
+    """A shape as it is read: 12 × 128."""
+    return " × ".join(f"{size:,}" for size in values.shape)
+
+
+BEFORE = ("tokenize", "embed", "+ position")
+INSIDE = ("q, k, v", "rotate q, k", "q · k", "+ bias", "softmax")
+# Where on BEFORE + INSIDE an injection point is, by the words that a scheme's file uses for it.
+_PLACE = {
+    "added to the embedding": 2,
+    "rotation of q and k": 4,
+    "content and distance in the scores": 5,
+    "bias on the scores": 6,
+}
+
+
+def path_of(schemes: Sequence[Any], *, norm: bool) -> tuple[list[str], list[str], set[int], set[int]]:
+    """The path of a text for the picture: (steps before block 1, steps inside, marked, possible elsewhere).
+
+    schemes: the modules of the schemes that the model uses; norm: whether it normalises before the first block
+    """
+    before = [*BEFORE, *(["norm"] if norm else [])]
+    shift = len(before) - len(BEFORE)
+    moved = {words: place + shift * (place >= len(BEFORE)) for words, place in _PLACE.items()}
+    marked = {moved[scheme.INJECTION] for scheme in schemes if scheme.INJECTION in moved}
+    return before, list(INSIDE), marked, set(moved.values()) - marked - {moved["content and distance in the scores"]}
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One line of a comparison: what, and what it is for each of two models."""
+
+    what: str
+    first: str
+    second: str
+
+    @property
+    def differs(self) -> bool:
+        return self.first != self.second
+
+
+_UNSAID = ("transformers_version", "name_or_path")  # say nothing of the model
+
+
+def facts(first: Page, second: Page) -> list[Fact]:
+    """What can be said of two models and their traces of one text, line by line; then each entry of their settings."""
+    lines = [Fact(what, *map(str, pair)) for what, pair in _facts(first, second)]
+    one, two = _flat(first.model.config), _flat(second.model.config)
+    keys = sorted(key for key in one.keys() | two.keys() if not key.startswith("_") and key not in _UNSAID)
+    return lines + [Fact(f"config: {key}", one.get(key, "not set"), two.get(key, "not set")) for key in keys]
+
+
+def _facts(first: Page, second: Page) -> Iterator[tuple[str, tuple[Any, Any]]]:
+    both = (first, second)
+
+    def pair(of: Callable[[Page], Any]) -> tuple[Any, Any]:
+        return of(both[0]), of(both[1])
+
+    labels = lambda page: " and ".join(SCHEMES[name].LABEL for name in page.model.schemes) or "none"  # noqa: E731
+    places = lambda page: " and ".join(SCHEMES[name].INJECTION for name in page.model.schemes) or "nowhere"  # noqa: E731
+    yield "position scheme", pair(labels)
+    yield "where it enters", pair(places)
+    yield "tokens of this text", pair(lambda page: len(page.tokens.ids))
+    yield "steps before block 1", pair(lambda page: " → ".join(stage.name for stage in page.trace.stages))
+    yield "block input", pair(lambda page: shape(page.trace.block_input))
+    yield "dtype of the checkpoint", pair(lambda page: page.trace.checkpoint_dtype)
+
+
+def _flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    """A nested configuration as dotted names and short texts; long lists (labels) are only counted."""
+    found: dict[str, str] = {}
+    for key, value in config.items():
+        if isinstance(value, Mapping) and len(value) <= 24:
+            found |= _flat(value, f"{prefix}{key}.")
+        elif isinstance(value, Mapping):
+            found[prefix + key] = f"{len(value)} entries"
+        else:
+            text = str(value)
+            found[prefix + key] = text if len(text) <= 120 else f"{text[:117]}…"
+    return found
+
+
+def facts_table(shown: Sequence[Fact], names: tuple[str, str]) -> str:
+    """HTML of the facts, those that differ marked."""
+    rows = [(fact.what, fact.first, fact.second) for fact in shown]
+    return literal.table(("", *names), rows, [fact.differs for fact in shown])
+
+
+def tokens_apart(first: Page, second: Page) -> list[str]:
+    """Whether the two models are given the same ids."""
+    one, two = first.tokens.ids, second.tokens.ids
+    if one == two:
+        return ["Both are given the same token ids: every difference below comes from the models."]
+    return [f"They do not see the same tokens: {len(one):,} against {len(two):,}, so rows do not line up."]
+
+
+def alike(page: Page, raw: Tensor, entering: Tensor) -> list[str]:
+    """What to see in two similarity matrices of one text, with its own tokens and numbers."""
+    said = []
+    first: dict[int, int] = {}
+    again = next(((first[i], n) for n, i in enumerate(page.tokens.ids) if first.setdefault(i, n) != n), None)
+    if again:
+        a, b = again
+        said.append(
+            f"{page.labels[a]} stands at {a} and at {b}: its raw rows have cosine {float(raw[a, b]):.2f}, "
+            f"and as they enter the block {float(entering[a, b]):.2f}."
+        )
+    if len(raw) > 1:
+        apart = ~torch.eye(len(raw), dtype=torch.bool)
+        said.append(
+            f"Two different places have cosine {float(raw[apart].nanmean()):.2f} on average raw, "
+            f"{float(entering[apart].nanmean()):.2f} as they enter."
+        )
+    return said or ["One token alone is like itself and nothing else: type more of a sentence."]
