@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tinput.agree import Agreement
     from tinput.errors import TinputError
-    from tinput.models import Model, open_model
+    from tinput.open import Model, open_model
     from tinput.pipeline import TransformerInput, attention, build_input
     from tinput.positions import SCHEMES, Add, Bias, Content, Nothing, Rotate
     from tinput.record import Stage, Trace
@@ -48,7 +48,7 @@ __all__ = [
 _HOME = {
     "agree": ("Agreement",),
     "errors": ("TinputError",),
-    "models": ("Model", "open_model"),
+    "open": ("Model", "open_model"),
     "pipeline": ("TransformerInput", "attention", "build_input"),
     "positions": ("SCHEMES", "Add", "Bias", "Content", "Nothing", "Rotate"),
     "record": ("Stage", "Trace"),

@@ -14,6 +14,8 @@ from torch import Tensor
 
 __all__ = ["Field", "Window"]
 
+At = Callable[[Tensor, Tensor], Tensor]
+
 
 @dataclass(frozen=True, eq=False)
 class Window:
@@ -42,17 +44,25 @@ class Field:
     """An array of shape (rows, columns) or (lead, rows, columns), known as a function.
 
     at: (rows (r,), columns (c,)) -> (r, c) or (lead, r, c), any float dtype
-    row_major: at computes whole rows anyway (softmax), so `at` may be asked for all columns at once
+    one: for an index of the leading axis, the function of that one alone; without it `field[h]` computes all
     """
 
-    def __init__(self, shape: tuple[int, ...], at: Callable[[Tensor, Tensor], Tensor]):
+    def __init__(self, shape: tuple[int, ...], at: At, one: Callable[[int], At] | None = None):
         self.shape = tuple(shape)
-        self._at = at
+        self.at = at
+        self.whole: Tensor | None = None  # the values, where they exist anyway
+        self._one = one
 
     @classmethod
     def of(cls, tensor: Tensor) -> Field:
         """A field over values that exist already."""
-        return cls(tuple(tensor.shape), lambda rows, columns: tensor[..., rows[:, None], columns[None, :]])
+        field = cls(
+            tuple(tensor.shape),
+            lambda rows, columns: tensor[..., rows[:, None], columns[None, :]],
+            lambda lead: lambda rows, columns: tensor[lead][rows[:, None], columns[None, :]],
+        )
+        field.whole = tensor
+        return field
 
     def __getitem__(self, lead: int) -> Field:
         """One (rows, columns) field out of (lead, rows, columns)."""
@@ -60,7 +70,10 @@ class Field:
             raise IndexError(f"a field of shape {self.shape} has no leading axis to index")
         if not -self.shape[0] <= lead < self.shape[0]:
             raise IndexError(f"index {lead} is outside the {self.shape[0]} of the leading axis")
-        return Field(self.shape[1:], lambda rows, columns: self._at(rows, columns)[lead])
+        lead %= self.shape[0]
+        if self._one is not None:
+            return Field(self.shape[1:], self._one(lead))
+        return Field(self.shape[1:], lambda rows, columns: self.at(rows, columns)[lead])
 
     def window(
         self,
@@ -75,14 +88,16 @@ class Field:
         row_cells, column_cells = (cells, cells) if isinstance(cells, int) else cells
         row_index, row_step = _spread(rows, self.shape[-2], row_cells)
         column_index, column_step = _spread(columns, self.shape[-1], column_cells)
-        values = self._at(row_index, column_index).to(torch.float32)
+        values = self.at(row_index, column_index).to(torch.float32)
         return Window(values, row_index, column_index, row_step, column_step)
 
     def tensor(self) -> Tensor:
         """All of it, in the dtype that it is computed in. For small fields."""
-        return self._at(torch.arange(self.shape[-2]), torch.arange(self.shape[-1]))
+        if self.whole is not None:
+            return self.whole
+        return self.at(torch.arange(self.shape[-2]), torch.arange(self.shape[-1]))
 
-    def __array__(self, dtype=None, copy=None):  # noqa: ARG002 - numpy's signature
+    def __array__(self, dtype=None, copy=None):
         array = self.tensor().float().numpy()
         return array if dtype is None else array.astype(dtype)
 

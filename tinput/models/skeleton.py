@@ -202,7 +202,10 @@ class Placeholders:
             if name.endswith("_") and not name.endswith("__"):
                 return args[0]
             mixed = any(id(t) not in self.names and t.is_floating_point() for t in tensors_in((args, kwargs)))
-            on_meta = func(*map_tensors(_to_meta, args), **map_tensors(_to_meta, kwargs))
+            try:  # an index of one element is read as a number, which meta tensors cannot be
+                on_meta = func(*map_tensors(_floats_to_meta, args), **map_tensors(_floats_to_meta, kwargs))
+            except RuntimeError:
+                on_meta = func(*map_tensors(_to_meta, args), **map_tensors(_to_meta, kwargs))
             return map_tensors(lambda t: self._random_like(t) if mixed else self._hollow_like(t), on_meta)
 
         return pretend
@@ -223,7 +226,8 @@ def _build(config: Any, dtype: torch.dtype) -> PreTrainedModel:
     cls = model_class(config)
     try:
         with torch.device("meta"):
-            return cls._from_config(copy.deepcopy(config), dtype=dtype).eval()
+            # experts come after the attention that is recorded; "eager" is the one way of theirs that runs on any dtype
+            return cls._from_config(copy.deepcopy(config), dtype=dtype, experts_implementation="eager").eval()
     except (ImportError, ValueError, TypeError, KeyError, AttributeError, RuntimeError, ZeroDivisionError) as error:
         raise BadModel(
             f"transformers cannot build {cls.__name__} from this config.json ({_first_line(error)}); check its numbers."
@@ -273,6 +277,10 @@ def _hollow(shape: torch.Size, dtype: torch.dtype) -> Tensor:
 
 def _to_meta(tensor: Tensor) -> Tensor:
     return torch.empty(tensor.shape, dtype=tensor.dtype, device="meta")
+
+
+def _floats_to_meta(tensor: Tensor) -> Tensor:
+    return _to_meta(tensor) if tensor.is_floating_point() else tensor
 
 
 def _first_line(error: BaseException) -> str:

@@ -26,7 +26,7 @@ from ..window import Field
 from .effects import Bias, Effect
 from .spelling import D_MODEL, HEADS, pick, size, text_part
 
-__all__ = ["CONVENTIONS", "bias", "field", "notice", "predict", "reach", "slopes", "variants"]
+__all__ = ["CONVENTIONS", "bias", "field", "notice", "predict", "reach", "recognise", "slopes", "variants"]
 
 NAME = "alibi"
 LABEL = "ALiBi"
@@ -106,6 +106,14 @@ def _steps(q: Tensor, k: Tensor, convention: str, symmetric: bool, last: Tensor)
     return (column if convention == "by_key" else column - last).expand(len(q), len(k))
 
 
+def recognise(effect: type, looked_up: bool = False, bend: float | None = None) -> bool:
+    """Whether what was found in a model is this scheme.
+
+    effect: the class of what is injected; looked_up: in a learned table; bend: how far a bias is from linear, relative
+    """
+    return effect is Bias and not looked_up and bend is not None and bend < 0.05
+
+
 def variants(config: Mapping[str, Any]) -> tuple[str, ...]:  # noqa: ARG001 - one signature for all schemes
     """What a configuration leaves open: the convention, and Falcon's rounding and division."""
     return (*CONVENTIONS, "symmetric", "bfloat16", "bfloat16 / sqrt(d_head)")
@@ -119,7 +127,7 @@ def predict(
     heads: int | None = None,
     keys: int | None = None,
     **_: Any,
-) -> Effect:
+) -> Bias:
     """What is added to the scores: `Bias`, (heads, query, key), without the mask.
 
     positions: (seq,) int64; heads: the configuration's number if None; keys: number of keys, seq if None

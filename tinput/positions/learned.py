@@ -20,7 +20,7 @@ from torch import Tensor
 from .effects import Add, Effect
 from .spelling import CONTEXT, pick, text_part
 
-__all__ = ["notice", "offset", "positions_past_pads", "predict", "rows_for", "usable_length", "variants"]
+__all__ = ["notice", "offset", "positions_past_pads", "predict", "recognise", "rows_for", "usable_length", "variants"]
 
 NAME = "learned"
 LABEL = "Learned table"
@@ -67,6 +67,14 @@ def positions_past_pads(ids: Tensor, pad: int) -> Tensor:
     return real.cumsum(-1) * real + pad
 
 
+def recognise(effect: type, looked_up: bool = False, bend: float | None = None) -> bool:  # noqa: ARG001
+    """Whether what was found in a model is this scheme.
+
+    effect: the class of what is injected; looked_up: in a learned table; bend: how far a bias is from linear, relative
+    """
+    return effect is Add and looked_up
+
+
 def variants(config: Mapping[str, Any]) -> tuple[str, ...]:  # noqa: ARG001 - one signature for all schemes
     """What a configuration leaves open: whether spare rows are an offset, or the positions are rows already."""
     return ("offset", "rows")
@@ -80,7 +88,7 @@ def predict(
     rows: Callable[[Tensor], Tensor] | None = None,
     n_rows: int | None = None,
     **_: Any,
-) -> Effect:
+) -> Add:
     """What is added to the embeddings: `Add`, (seq, width), rows of the model's own table.
 
     positions: (seq,) int64; rows: index (n,) int64 -> those rows, (n, width); n_rows: how many the table has

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from .effects import Effect, Nothing
 
-__all__ = ["notice", "predict", "variants"]
+__all__ = ["notice", "predict", "recognise", "variants"]
 
 NAME = "none"
 LABEL = "None (NoPE)"
@@ -24,12 +24,20 @@ FORMULA = r"x_p = \mathrm{embedding}(t_p)"
 PAPER = "Haviv et al. 2022; Kazemnejad et al. 2023"
 
 
+def recognise(effect: type, looked_up: bool = False, bend: float | None = None) -> bool:  # noqa: ARG001
+    """Whether what was found in a model is this scheme.
+
+    effect: the class of what is injected; looked_up: in a learned table; bend: how far a bias is from linear, relative
+    """
+    return effect is Nothing
+
+
 def variants(config: Mapping[str, Any]) -> tuple[str, ...]:  # noqa: ARG001 - one signature for all schemes
     """("",)."""
     return ("",)
 
 
-def predict(config: Mapping[str, Any], positions: Tensor, **_: Any) -> Effect:  # noqa: ARG001
+def predict(config: Mapping[str, Any], positions: Tensor, **_: Any) -> Nothing:  # noqa: ARG001
     """`Nothing`."""
     return Nothing()
 

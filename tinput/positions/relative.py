@@ -15,7 +15,7 @@ from torch import Tensor
 
 from .effects import Content, Effect
 
-__all__ = ["REASON", "notice", "predict", "variants"]
+__all__ = ["REASON", "notice", "predict", "recognise", "variants"]
 
 NAME = "relative"
 LABEL = "Relative (content and distance)"
@@ -27,14 +27,21 @@ PAPER = "Shaw et al. 2018, equation 4; Dai et al. 2019, section 3.3; He et al. 2
 REASON = "these scores mix content and distance, for which the textbook has no formula yet"
 
 
+def recognise(effect: type, looked_up: bool = False, bend: float | None = None) -> bool:  # noqa: ARG001
+    """Whether what was found in a model is this scheme.
+
+    effect: the class of what is injected; looked_up: in a learned table; bend: how far a bias is from linear, relative
+    """
+    return effect is Content
+
+
 def variants(config: Mapping[str, Any]) -> tuple[str, ...]:  # noqa: ARG001 - one signature for all schemes
     """("",)."""
     return ("",)
 
 
-def predict(config: Mapping[str, Any], positions: Tensor, **_: Any) -> Effect | None:  # noqa: ARG001
+def predict(config: Mapping[str, Any], positions: Tensor, **_: Any) -> None:
     """None, for the reason in REASON."""
-    return None
 
 
 def notice(effect: Effect, positions: Tensor) -> list[str]:

@@ -19,7 +19,7 @@ from ..window import Field
 from .effects import Bias, Effect
 from .spelling import pick
 
-__all__ = ["bias", "buckets", "field", "notice", "predict", "variants"]
+__all__ = ["bias", "buckets", "field", "notice", "predict", "recognise", "variants"]
 
 NAME = "relative_bias"
 LABEL = "Relative bias (T5)"
@@ -78,6 +78,14 @@ def field(table: Tensor, n_query: int, n_key: int, *, bidirectional: bool, max_d
     return Field((table.shape[1], n_query, n_key), at)
 
 
+def recognise(effect: type, looked_up: bool = False, bend: float | None = None) -> bool:  # noqa: ARG001
+    """Whether what was found in a model is this scheme.
+
+    effect: the class of what is injected; looked_up: in a learned table; bend: how far a bias is from linear, relative
+    """
+    return effect is Bias and looked_up
+
+
 def variants(config: Mapping[str, Any]) -> tuple[str, ...]:  # noqa: ARG001 - one signature for all schemes
     """Nothing is left open: ("",)."""
     return ("",)
@@ -93,7 +101,7 @@ def predict(
     keys: int | None = None,
     stack: str = "encoder",
     **_: Any,
-) -> Effect:
+) -> Bias:
     """What is added to the scores: `Bias`, (heads, query, key), without the mask.
 
     positions: (seq,) int64; keys: number of keys, seq if None

@@ -39,6 +39,7 @@ __all__ = [
     "notice",
     "parse",
     "predict",
+    "recognise",
     "rotate",
     "rotate_by",
     "rotated_layers",
@@ -158,8 +159,9 @@ def frequencies(config: Mapping[str, Any], *, layer_type: str | None = None, seq
         raise ValueError(f"layers of type {layer_type!r} do not rotate")
     inv_freq, attention_factor = SCALINGS[p.rope_type](p, seq_len)
     scale = 1.0
-    if pick(config, "qk_rope_head_dim") and p.rope_type != "default" and p.options.get("mscale_all_dim"):
-        scale = _yarn_magnitude(_factor(p), p.options["mscale_all_dim"]) ** 2  # DeepSeek-V2, its published code
+    of_all = p.options.get("mscale_all_dim")
+    if of_all and p.rope_type != "default" and pick(text_part(config), "qk_rope_head_dim"):
+        scale = _yarn_magnitude(_factor(p, implied=True), of_all) ** 2  # DeepSeek-V2, its published code
     return Frequencies(inv_freq, attention_factor, 2 * len(inv_freq), p.rope_type, scale)
 
 
@@ -197,7 +199,7 @@ def _yarn(p: Parameters, seq_len: int | None) -> tuple[Tensor, float]:  # noqa: 
     A pair that makes more than beta_fast turns within the original context is left; one with less than beta_slow
     is divided by the factor; between the two a ramp (equations 17 to 20). The magnitude is equation 22's.
     """
-    factor, fast, slow = _factor(p), p.options.get("beta_fast") or 32, p.options.get("beta_slow") or 1
+    factor, fast, slow = _factor(p, implied=True), p.options.get("beta_fast") or 32, p.options.get("beta_slow") or 1
 
     def pair_with(turns: float) -> float:  # the pair that turns so often in the original context
         return p.dim * math.log(p.original / (turns * 2 * math.pi)) / (2 * math.log(p.theta))
@@ -241,7 +243,7 @@ def _longrope(p: Parameters, seq_len: int | None) -> tuple[Tensor, float]:
         return inv_freq, float(of_length)
     if p.options.get("attention_factor") is not None:
         return inv_freq, float(p.options["attention_factor"])
-    factor = _factor(p)
+    factor = _factor(p, implied=True)
     return inv_freq, math.sqrt(1 + math.log(factor) / math.log(p.original)) if factor > 1 else 1.0
 
 
@@ -276,11 +278,11 @@ SCALINGS: dict[str, Callable[[Parameters, int | None], tuple[Tensor, float]]] = 
 }
 
 
-def _factor(p: Parameters) -> float:
-    """How many times longer the context has become."""
+def _factor(p: Parameters, implied: bool = False) -> float:
+    """How many times longer the context has become; where `implied`, the ratio of the two lengths if not said."""
     if p.options.get("factor") is not None:
         return float(p.options["factor"])
-    return p.context / p.original if p.context and p.original else _missing("factor")
+    return p.context / p.original if implied and p.original else _missing("factor")
 
 
 def _missing(key: str) -> Any:
@@ -406,6 +408,14 @@ def rotated_layers(config: Mapping[str, Any]) -> tuple[bool, ...] | None:
 # The effect
 
 
+def recognise(effect: type, looked_up: bool = False, bend: float | None = None) -> bool:  # noqa: ARG001
+    """Whether what was found in a model is this scheme.
+
+    effect: the class of what is injected; looked_up: in a learned table; bend: how far a bias is from linear, relative
+    """
+    return effect is Rotate
+
+
 def variants(config: Mapping[str, Any]) -> tuple[str, ...]:  # noqa: ARG001 - one signature for all schemes
     """Nothing is left open but the pairing, which the configuration does not hold: ("",)."""
     return ("",)
@@ -419,7 +429,7 @@ def predict(
     layer_type: str | None = None,
     layout: str = "half",
     **_: Any,
-) -> Effect:
+) -> Rotate | Nothing:
     """The rotation of some positions: `Rotate`, or `Nothing` where layers of this type do not rotate.
 
     positions: (seq,) int64; on a text the three positions of a multimodal rotation are equal, so one is enough

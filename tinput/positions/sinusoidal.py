@@ -26,7 +26,7 @@ from torch import Tensor
 from .effects import Add, Effect
 from .spelling import D_MODEL, pick, size, text_part
 
-__all__ = ["LAYOUTS", "frequencies", "notice", "predict", "table", "variants", "wavelengths"]
+__all__ = ["LAYOUTS", "frequencies", "notice", "predict", "recognise", "table", "variants", "wavelengths"]
 
 NAME = "sinusoidal"
 LABEL = "Sinusoidal"
@@ -100,6 +100,14 @@ def _check(width: int, layout: str) -> None:
         raise ValueError(f"a vector needs a width of at least 1, not {width}")
 
 
+def recognise(effect: type, looked_up: bool = False, bend: float | None = None) -> bool:  # noqa: ARG001
+    """Whether what was found in a model is this scheme.
+
+    effect: the class of what is injected; looked_up: in a learned table; bend: how far a bias is from linear, relative
+    """
+    return effect is Add and not looked_up
+
+
 def variants(config: Mapping[str, Any]) -> tuple[str, ...]:
     """What a configuration leaves open: the layout, the offset, and whether the pad's vector is zero."""
     return tuple(_choices(config))
@@ -112,7 +120,7 @@ def predict(
     variant: str = "",
     width: int | None = None,
     **_: Any,
-) -> Effect:
+) -> Add:
     """What is added to the embeddings: `Add`, (seq, width).
 
     positions: (seq,) int64; width: of the vectors, the configuration's model width if None

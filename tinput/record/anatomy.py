@@ -14,11 +14,12 @@ import torch
 from torch import Tensor
 
 from tinput.models.skeleton import Skeleton
+from tinput.models.tree import tensors_in
 from tinput.positions.effects import Add, Bias, Content, Rotate
 from tinput.record.front import AttentionCall, Front, run
 from tinput.record.injection import Entry, Fit, before_block, fit_rotation, in_attention, neutral, query_and_key
 from tinput.record.layouts import as_heads, by_position
-from tinput.record.tape import CannotReplay, Op
+from tinput.record.tape import LAYOUT, CannotReplay, Op
 
 __all__ = ["Anatomy", "Injection", "Locator", "Stack", "find", "survey"]
 
@@ -50,7 +51,9 @@ class Injection:
     carriers: tuple[Locator, ...]
     sines: tuple[Locator, ...] = ()
     fit: Fit | None = None
-    slope: float | None = None  # how far a bias is from linear in the distance, relative; None for other effects
+    bend: float | None = None  # how far a bias is from linear in the distance, relative; None for other effects
+    n_rows: int | None = None  # of the table of looked-up positions, learned or computed
+    first_row: int = 0  # the first token's row in it
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +108,9 @@ def _stack(skeleton: Skeleton, front: Front, path: str) -> Stack:
         attention_layers.append(block.number)
         for entry in in_attention(front, call):
             key = (entry.kind, *_same(front, entry))
-            groups.setdefault(key, (entry, call, []))[2].append(block.number)
+            numbers = groups.setdefault(key, (entry, call, []))[2]
+            if block.number not in numbers:
+                numbers.append(block.number)
     found += [
         _injection(skeleton, front, locate, entry, tuple(numbers), call) for entry, call, numbers in groups.values()
     ]
@@ -133,16 +138,19 @@ def _injection(
 ) -> Injection:
     computed = entry.table is not None and skeleton.initial(entry.table) is not None
     fit = _fit(front, entry, call) if entry.kind is Rotate and call is not None else None
-    slope = _bend(entry) if entry.kind is Bias else None
+    bend = _bend(entry) if entry.kind is Bias else None
+    n_rows, first_row = _rows(front, entry)
     return Injection(
         entry.kind,
         layers,
         None if computed else entry.table,
         computed,
-        tuple(locate(op) for op in entry.carriers),
-        tuple(locate(op) for op in entry.sines),
+        tuple(locate(_outside(front, op)) for op in entry.carriers),
+        tuple(locate(_outside(front, op)) for op in entry.sines),
         fit,
-        slope,
+        bend,
+        n_rows,
+        first_row,
     )
 
 
@@ -179,6 +187,25 @@ def _bend(entry: Entry) -> float | None:
     last = value.reshape(-1, value.shape[-1])[-1].double()  # the last query's row sees all keys
     steps = last[1:] - last[:-1]
     return float((steps - steps.mean()).abs().max() / steps.abs().max().clamp_min(1e-12))
+
+
+def _rows(front: Front, entry: Entry) -> tuple[int | None, int]:
+    """The size of the table of looked-up positions, and the row of the first token."""
+    for op in reversed(front.tape.back(entry.carriers[0])):
+        if op.name in ("embedding", "index_select") and op.position_only:
+            tensors = list(tensors_in((op.args, op.kwargs)))
+            table = next((t for t in tensors if t.is_floating_point()), None)
+            index = next((t for t in tensors if not t.is_floating_point()), None)
+            if table is not None and index is not None:
+                return table.shape[0], int(index.min())
+    return None, 0
+
+
+def _outside(front: Front, op: Op) -> Op:
+    """The operation before a block only rearranged its result: a run that ends in an earlier block has it too."""
+    while op.name in LAYOUT and op.inputs and front.block_at(op.index) is not None:
+        op = front.tape.ops[op.inputs[-1]]
+    return op
 
 
 class _Locations:

@@ -26,7 +26,7 @@ from torch.overrides import TorchFunctionMode
 
 from tinput.models.tree import map_tensors, tensors_in
 
-__all__ = ["CannotReplay", "Flow", "Op", "Stop", "Tape"]
+__all__ = ["LAYOUT", "CannotReplay", "Flow", "Op", "Stop", "Tape"]
 
 
 class Flow(IntFlag):
@@ -50,6 +50,7 @@ _FRESH = frozenset(
 )
 _COUNTS = frozenset(["arange", "cumsum", "linspace", "range"])
 _TRIANGLES = frozenset(["triu", "tril", "triu_", "tril_"])
+_PICKS = frozenset(["gather", "index_select", "take_along_dim", "__getitem__"])
 _IN_PLACE = frozenset("__setitem__ __iadd__ __isub__ __imul__ __itruediv__ __iand__ __ior__ __ixor__".split())
 # The same memory or the same numbers in another arrangement: no step of the pipeline.
 LAYOUT = frozenset(
@@ -227,6 +228,8 @@ class Tape(TorchFunctionMode):
             return Flow.MASK if flow else Flow.CONST
         if name in _TRIANGLES:
             flow |= Flow.MASK
+        if name in _PICKS and not self.flow_of(tensors[0]) and _all_equal(tensors[0]):
+            return Flow.CONST  # picked by position out of equal numbers (token types 0): nothing of it is left
         if name in _COUNTS and not flow & Flow.CONTENT:
             flow |= Flow.POSITION
         return flow
@@ -341,6 +344,10 @@ def _written(name: str, args: tuple, kwargs: dict) -> Tensor | None:
     if in_place and name != "requires_grad_" and args and isinstance(args[0], Tensor):
         return args[0]
     return None
+
+
+def _all_equal(numbers: Tensor) -> bool:
+    return not numbers.is_floating_point() and bool((numbers == numbers.flatten()[:1]).all())
 
 
 def _cloned(tree: Any) -> Any:

@@ -1,0 +1,173 @@
+"""Recorded against textbook: the same tensors by two ways, and how far they are apart.
+
+How near is near enough: two correct float32 computations of cos(p f) part company as p grows, so cos, sin, vectors and
+biases agree when max |difference| <= 1e-6 * max |recorded| + max(position) * 2^-23.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tinput.positions import SCHEMES, Add, Bias, Effect, Nothing, Rotate
+from tinput.record import LayerEffect, Recording
+from tinput.record.injection import pairs
+
+__all__ = ["Agreement", "Clues", "compare", "tolerance"]
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How far the textbook is from what was recorded.
+
+    max_abs_diff: the largest absolute difference over all effects; tolerance: what is allowed (see above)
+    ok: True, False, or None where there is nothing to compare; message: a sentence that says which, and why
+    """
+
+    max_abs_diff: float | None
+    tolerance: float | None
+    ok: bool | None
+    message: str
+
+
+@dataclass(frozen=True, eq=False)
+class Clues:
+    """What the formulas need beside the configuration.
+
+    config: config.json as a plain mapping; rows: (name of a table, index (n,)) -> its rows; n_rows: name -> how many
+    own: both sides are tinput's own code, so their agreement says nothing
+    """
+
+    config: Mapping[str, Any]
+    rows: Callable[[str, Tensor], Tensor]
+    n_rows: Callable[[str], int]
+    own: bool = False
+
+
+def tolerance(recorded: Tensor, positions: Tensor) -> float:
+    """What two correct float32 computations may differ by. recorded: any shape; positions: (seq,)"""
+    size = float(recorded.abs().max()) if recorded.numel() else 0.0
+    farthest = float(positions.abs().max()) if positions.numel() else 0.0
+    return 1e-6 * size + farthest * 2.0**-23
+
+
+def compare(found: Recording, seq: int, clues: Clues) -> tuple[tuple[Effect | None, ...] | None, str, Agreement]:
+    """The textbook's effects (None where it has none), the reason if it has none at all, and the agreement."""
+    positions = found.positions if found.positions is not None else torch.arange(seq)
+    answers = [_answer(effect, found, positions, clues) for effect in found.effects]
+    textbook = tuple(answer.effect for answer in answers)
+    reasons = [answer.reason for answer in answers if answer.reason]
+    if all(effect is None for effect in textbook):
+        reason = "; ".join(dict.fromkeys(reasons)) or "no formula"
+        return None, reason, Agreement(None, None, None, f"nothing to compare: {reason}")
+    return textbook, "; ".join(dict.fromkeys(reasons)), _agreement(answers, clues.own)
+
+
+@dataclass(frozen=True, eq=False)
+class _Answer:
+    effect: Effect | None
+    difference: float | None = None
+    allowed: float | None = None
+    variant: str = ""
+    reason: str = ""
+
+
+def _answer(layer: LayerEffect, found: Recording, positions: Tensor, clues: Clues) -> _Answer:
+    """The published variant of the scheme's formula that comes nearest to what was recorded."""
+    scheme = SCHEMES.get(layer.scheme)
+    if layer.effect is None:
+        return _Answer(None, reason=layer.reason)
+    if scheme is None:
+        return _Answer(None, reason="the textbook has no formula for what this model does")
+    if isinstance(layer.effect, Nothing):
+        return _Answer(layer.effect)
+    best, refused = None, getattr(scheme, "REASON", "")
+    for variant in scheme.variants(clues.config):
+        try:
+            effect = scheme.predict(clues.config, positions, variant=variant, **_given(layer, found, clues))
+        except ValueError as error:
+            refused = str(error)
+            continue
+        if effect is None:
+            continue
+        difference, allowed, reason = _difference(layer.effect, effect, positions)
+        if reason:
+            refused = reason
+        if best is None or difference < best.difference:
+            best = _Answer(effect, difference, allowed, variant, reason)
+    return best or _Answer(None, reason=refused)
+
+
+def _given(layer: LayerEffect, found: Recording, clues: Clues) -> dict[str, Any]:
+    """What the recording knows and the configuration may not say: sizes, the table, the direction."""
+    given: dict[str, Any] = {}
+    types = clues.config.get("layer_types")
+    if isinstance(types, (list, tuple)) and layer.layers and layer.layers[0] < len(types):
+        given["layer_type"] = types[layer.layers[0]]
+    if layer.table is not None:
+        table = layer.table
+        given["rows"] = lambda index: clues.rows(table, index)
+        given["n_rows"] = clues.n_rows(table)
+    if isinstance(layer.effect, Add):
+        given["width"] = layer.effect.vectors.shape[-1]
+    if isinstance(layer.effect, Rotate):
+        given["layout"] = layer.effect.layout
+    if isinstance(layer.effect, Bias):
+        given["heads"], _, given["keys"] = layer.effect.scores.shape
+    if found.attention is not None:
+        past_only = found.attention.mask.window((0, 1), None, (1, 1 << 20)).values[0, 0]
+        given["stack"] = "decoder" if bool(torch.isinf(past_only[1:]).any()) else "encoder"
+    return given
+
+
+def _difference(recorded: Effect, textbook: Effect, positions: Tensor) -> tuple[float, float, str]:
+    """The largest difference, what is allowed, and a reason where the two cannot be laid side by side."""
+    if type(recorded) is not type(textbook):
+        what = f"the model injects {type(recorded).__name__}, the formula {type(textbook).__name__}"
+        return float("inf"), 0.0, what
+    if isinstance(recorded, Rotate) and isinstance(textbook, Rotate):
+        if recorded.rotary_dim != textbook.rotary_dim or recorded.start != textbook.start:
+            return (
+                float("inf"),
+                0.0,
+                (
+                    f"the model turns {recorded.rotary_dim} dimensions from {recorded.start}, "
+                    f"the formula {textbook.rotary_dim} from {textbook.start}"
+                ),
+            )
+        rotary = recorded.rotary_dim
+        sides = [(pairs(recorded.cos, rotary), textbook.cos), (pairs(recorded.sin, rotary), textbook.sin)]
+    elif isinstance(recorded, Add) and isinstance(textbook, Add):
+        sides = [(recorded.vectors, textbook.vectors)]
+    elif isinstance(recorded, Bias) and isinstance(textbook, Bias):
+        sides = [(recorded.scores, textbook.scores)]
+    else:
+        return 0.0, 0.0, ""
+    if any(mine.shape != theirs.shape for mine, theirs in sides):
+        mine, theirs = next((mine, theirs) for mine, theirs in sides if mine.shape != theirs.shape)
+        return float("inf"), 0.0, f"the model's has shape {tuple(mine.shape)}, the formula's {tuple(theirs.shape)}"
+    difference = max(float((mine.float() - theirs.float()).abs().max()) for mine, theirs in sides)
+    return difference, max(tolerance(mine.float(), positions) for mine, _ in sides), ""
+
+
+def _agreement(answers: list[_Answer], own: bool) -> Agreement:
+    compared = [a for a in answers if a.difference is not None and a.allowed is not None]
+    if not compared:
+        return Agreement(None, None, None, "no position enters: nothing to compare")
+    if own:
+        return Agreement(None, None, None, "recorded and textbook are both tinput's own code: nothing to compare")
+    worst = max(compared, key=lambda a: (a.difference or 0.0) - (a.allowed or 0.0))
+    ok = all((a.difference or 0.0) <= (a.allowed or 0.0) for a in compared)
+    shown = f"max |Δ| = {worst.difference:.2g}, allowed {worst.allowed:.2g}"
+    variants = ", ".join(dict.fromkeys(a.variant for a in compared if a.variant))
+    what = f" ({variants})" if variants else ""
+    left = [a.reason for a in answers if a.effect is None and a.reason]
+    rest = f"; not compared: {left[0]}" if left else ""
+    if ok:
+        return Agreement(worst.difference, worst.allowed, True, f"matches transformers{what}, {shown}{rest}")
+    why = f": {worst.reason}" if worst.reason else ""
+    return Agreement(worst.difference, worst.allowed, False, f"differs from transformers{what}{why}, {shown}{rest}")

@@ -1,0 +1,360 @@
+"""open_model: from a name or a folder to a model that can be asked what enters its first block."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tinput.agree import Clues, compare
+from tinput.errors import BadFile, BadIds, BadText, TooLong
+from tinput.models import files, tokenizers
+from tinput.models.skeleton import Skeleton
+from tinput.models.weights import Weights
+from tinput.positions import SCHEMES, Add, Nothing
+from tinput.record import Anatomy, Injection, Stack, Trace, record, survey
+from tinput.tokens import Tokens, tokenize
+
+__all__ = ["UNKNOWN", "Model", "open_model"]
+
+UNKNOWN = "unknown"  # positions enter in a way that the textbook has no scheme for
+
+
+def open_model(name_or_folder: str | Path, revision: str | None = None) -> Model:
+    """A bundled model ("tinput/rope"), or a folder with a checkpoint. Reads headers, no weights.
+
+    Raises NotFound, NotAllowed, Unknown, BadFile, BadModel: each a sentence that names the file.
+    """
+    return Model(files.find(name_or_folder, revision))
+
+
+class Model:
+    """A model whose input can be recorded. Holds no weights; safe to share among threads.
+
+    name: as it was asked for; folder; revision; bundled; config: config.json as a mapping
+    """
+
+    def __init__(self, checkpoint: files.Checkpoint):
+        self.checkpoint = checkpoint
+        self.name, self.folder = checkpoint.name, checkpoint.folder
+        self.revision, self.bundled = checkpoint.revision, checkpoint.bundled
+        self.weights = Weights(checkpoint.folder)
+        self._hf_config = _configuration(checkpoint)
+        self._lock = threading.RLock()
+        self._skeletons: dict[torch.dtype, Skeleton] = {}
+
+    def __repr__(self) -> str:
+        return f"Model({self.name!r})"
+
+    # --- what it is
+
+    @functools.cached_property
+    def config(self) -> dict[str, Any]:
+        """The configuration as a plain mapping, defaults filled in by transformers."""
+        return self._hf_config.to_dict()
+
+    @property
+    def model_type(self) -> str:
+        """transformers' name of the architecture."""
+        return self._hf_config.model_type
+
+    @property
+    def class_name(self) -> str:
+        """The name of the module's class."""
+        return type(self._skeleton(torch.float32).model).__name__
+
+    @functools.cached_property
+    def vocab_size(self) -> int:
+        """How many ids there are embeddings for."""
+        return int(self._hf_config.get_text_config().vocab_size)
+
+    @functools.cached_property
+    def checkpoint_dtype(self) -> str:
+        """The dtype that most of the file's bytes are in, by torch's name."""
+        sizes: dict[str, int] = {}
+        for name, info in self.weights.names.items():
+            sizes[name] = info.stop - info.start
+        by_dtype: dict[str, int] = {}
+        for name, size in sizes.items():
+            by_dtype[self.weights.names[name].dtype] = by_dtype.get(self.weights.names[name].dtype, 0) + size
+        most = max(by_dtype, key=lambda dtype: by_dtype[dtype])
+        name = next(name for name, info in self.weights.names.items() if info.dtype == most)
+        try:
+            return str(self.weights.dtype(name)).removeprefix("torch.")
+        except BadFile:
+            return most.lower()
+
+    # --- how it tells positions apart
+
+    @functools.cached_property
+    def anatomy(self) -> Anatomy:
+        """Where positions enter, by stack and layer; found without reading a weight."""
+        with self._lock:
+            return survey(self._skeleton(torch.float32))
+
+    def stack(self, name: str | None = None) -> Stack:
+        """A stack of blocks: "encoder", "decoder", or the first. Raises BadIds for one that the model has not got."""
+        stacks = self.anatomy.stacks
+        if not stacks:
+            raise BadFile(f"{self.name}: the first block was not found ({self.anatomy.error or 'no list of layers'}).")
+        if name is None:
+            return stacks[0]
+        place = {"encoder": 0, "decoder": len(stacks) - 1}.get(name)
+        if place is None:
+            raise BadIds(f'There is no stack {name!r}; choose "encoder" or "decoder".')
+        if len(stacks) < 2 and (name == "encoder") == self._decoder_only:
+            raise BadIds(f"{self.name} has no {name}; leave `stack` out.")
+        return stacks[place]
+
+    @property
+    def stacks(self) -> tuple[str, ...]:
+        """("encoder", "decoder") where there are two; otherwise the one that there is."""
+        if len(self.anatomy.stacks) > 1:
+            return ("encoder", "decoder")
+        return ("decoder" if self._decoder_only else "encoder",)
+
+    @property
+    def _decoder_only(self) -> bool:
+        return "CausalLM" in self.class_name or "LMHead" in self.class_name or bool(self.config.get("is_decoder"))
+
+    @property
+    def scheme(self) -> str:
+        """The scheme that it is named by: a key of SCHEMES, or "unknown"."""
+        return self.schemes[0]
+
+    @property
+    def schemes(self) -> tuple[str, ...]:
+        """All that it uses, in the order in which they enter."""
+        found = [scheme_of(injection) for injection in self.stack().injections]
+        return tuple(dict.fromkeys(found)) or (scheme_of(None),)
+
+    @property
+    def layer_schemes(self) -> tuple[str, ...]:
+        """One a layer: what enters there, else what was added before the first block, else that nothing does."""
+        stack = self.stack()
+        added = next((scheme_of(found) for found in stack.injections if found.effect is Add), scheme_of(None))
+        return tuple(
+            next(
+                (scheme_of(found) for found in stack.of(layer)),
+                added if layer in stack.attention_layers else scheme_of(None),
+            )
+            for layer in range(stack.n_layers)
+        )
+
+    @property
+    def reason(self) -> str:
+        """One sentence: how the scheme was found."""
+        stack = self.stack()
+        if not stack.injections:
+            if not stack.attention_layers:
+                return (
+                    f"None of the {stack.n_layers} layers has attention, and nothing computed from positions is added."
+                )
+            return (
+                f"Nothing that is computed from positions alone meets the content, neither before the first "
+                f"{stack.block_class} nor in its attention; the mask is no position."
+            )
+        parts = [_how(found, stack) for found in stack.injections]
+        return "Seen in the data flow: " + "; ".join(dict.fromkeys(parts)) + "."
+
+    @property
+    def usable_length(self) -> int | None:
+        """How many tokens the table of positions has rows for; None where there is no table."""
+        return _usable(self.stack())
+
+    # --- tokens
+
+    @functools.cached_property
+    def _tokenizer(self) -> tuple[Any, str]:
+        with self._lock:
+            return tokenizers.load(self.checkpoint)
+
+    @property
+    def tokenizer(self) -> Any:
+        """transformers' tokenizer. Raises BadFile where the folder has none."""
+        found, reason = self._tokenizer
+        if found is None:
+            raise BadFile(reason)
+        return found
+
+    def tokenize(self, text: str, *, add_special_tokens: bool = True) -> Tokens:
+        """text -> Tokens. Raises BadText (a lone surrogate), BadFile (no tokenizer)."""
+        return tokenize(self.tokenizer, text, add_special_tokens=add_special_tokens)
+
+    # --- weights
+
+    def embedding_rows(self, index: Tensor) -> Tensor:
+        """Rows of the token table, index (n,) int64 -> (n, width) float32, as stored: not scaled, not normed."""
+        weights = self._skeleton(torch.float32).weights
+        assert weights is not None
+        return weights.rows(self.embedding_name, index).float()
+
+    @functools.cached_property
+    def embedding_name(self) -> str:
+        """The token table's name in the module."""
+        model = self._skeleton(torch.float32).model
+        table = model.get_input_embeddings()
+        return next(f"{name}.weight" for name, module in model.named_modules() if module is table)
+
+    def table_rows(self, name: str, index: Tensor) -> Tensor:
+        """Rows of any table by the module's name, index (n,) int64 -> (n, width) float32."""
+        weights = self._skeleton(torch.float32).weights
+        assert weights is not None
+        return weights.rows(name, index).float()
+
+    def table_size(self, name: str) -> int:
+        """How many rows a table has."""
+        weights = self._skeleton(torch.float32).weights
+        assert weights is not None
+        return weights.shape(name)[0]
+
+    # --- the recording
+
+    def trace(
+        self,
+        text: str | None = None,
+        *,
+        ids: Sequence[int] | Tensor | None = None,
+        positions: Sequence[int] | Tensor | None = None,
+        stack: str | None = None,
+        dtype: str | torch.dtype = torch.float32,
+        add_special_tokens: bool = True,
+    ) -> Trace:
+        """Runs the model on a text, or on ids, as far as its first attention layer, and says what entered.
+
+        positions: (seq,) position ids to use in place of the model's own; stack: "encoder" or "decoder"
+        dtype: "float32", or "checkpoint" for the file's own
+        Raises BadText, BadIds, TooLong (more tokens than positions), BadFile, NotRecorded.
+        """
+        if (text is None) == (ids is None):
+            raise BadIds("Give a text, or ids=[...]: one of the two.")
+        tokens = None if text is None else self.tokenize(text, add_special_tokens=add_special_tokens)
+        numbers = _whole_numbers(tokens.ids if tokens is not None else ids, "ids")
+        if not len(numbers):
+            raise BadText("There is no token to trace; type some text.")
+        chosen = None if positions is None else _whole_numbers(positions, "positions")
+        if chosen is not None and len(chosen) != len(numbers):
+            raise BadIds(f"There are {len(numbers)} ids and {len(chosen)} positions; give one position for each id.")
+        where = self.stack(stack)
+        skeleton = self._skeleton(self._dtype(dtype))
+        try:
+            found = record(skeleton, self.anatomy, where, numbers, chosen, scheme_of)
+        except BadIds as error:
+            usable = _usable(where)
+            if usable is not None and chosen is None and len(numbers) > usable:
+                raise TooLong(
+                    f"The text has {len(numbers):,} tokens and {self.name} has positions for {usable:,}; "
+                    f"shorten it to {usable:,} tokens.",
+                    usable,
+                ) from error
+            raise
+        textbook, reason, agreement = compare(found, len(numbers), self._clues(skeleton))
+        return Trace(
+            model=self.name,
+            revision=self.revision,
+            dtype=str(skeleton.dtype).removeprefix("torch."),
+            checkpoint_dtype=self.checkpoint_dtype,
+            stack=self.stacks[self.anatomy.stacks.index(where)] if len(self.anatomy.stacks) > 1 else self.stacks[0],
+            ids=numbers,
+            tokens=tokens,
+            positions=found.positions,
+            stages=found.stages,
+            block_input=found.block_input,
+            effects=found.effects,
+            attention=found.attention,
+            attention_reason=found.attention_reason,
+            textbook=textbook,
+            textbook_reason=reason,
+            agreement=agreement,
+            notes=found.notes,
+            versions=_versions(),
+        )
+
+    def _clues(self, skeleton: Skeleton) -> Clues:
+        weights = skeleton.weights
+        assert weights is not None
+        return Clues(self.config, weights.rows, lambda name: weights.shape(name)[0], own=self.bundled)
+
+    def _dtype(self, dtype: str | torch.dtype) -> torch.dtype:
+        if dtype == "checkpoint":
+            dtype = self.checkpoint_dtype
+        found = getattr(torch, dtype, None) if isinstance(dtype, str) else dtype
+        if not isinstance(found, torch.dtype) or not found.is_floating_point or found.itemsize < 2:
+            raise BadIds(f'A trace cannot run in {dtype}; choose "float32" or "checkpoint".')
+        return found
+
+    def _skeleton(self, dtype: torch.dtype) -> Skeleton:
+        with self._lock:
+            if dtype not in self._skeletons:
+                self._skeletons[dtype] = Skeleton(self._hf_config, self.weights, dtype)
+            return self._skeletons[dtype]
+
+
+def scheme_of(injection: Injection | None) -> str:
+    """The scheme's name for what was found in a model; "unknown" if the textbook has none like it."""
+    effect = Nothing if injection is None else injection.effect
+    looked_up = injection is not None and injection.table is not None
+    bend = None if injection is None else injection.bend
+    return next((name for name, scheme in SCHEMES.items() if scheme.recognise(effect, looked_up, bend)), UNKNOWN)
+
+
+def _how(found: Injection, stack: Stack) -> str:
+    name = scheme_of(found)
+    where = f"before the first {stack.block_class}" if found.effect is Add else _layers(found.layers, stack)
+    source = "looked up in a learned table by position" if found.table else "computed from positions alone"
+    injected = SCHEMES[name].INJECTION if name in SCHEMES else f"{found.effect.__name__} of a kind of its own"
+    return f"what is {source} enters as {injected}, {where}"
+
+
+def _layers(layers: tuple[int, ...], stack: Stack) -> str:
+    if len(layers) == stack.n_layers:
+        return f"in all {stack.n_layers} layers" if stack.n_layers > 1 else "in the one layer"
+    shown = ", ".join(map(str, layers[:6])) + (", …" if len(layers) > 6 else "")
+    return f"in {len(layers)} of {stack.n_layers} layers ({shown})"
+
+
+def _usable(stack: Stack) -> int | None:
+    sizes = [i.n_rows - i.first_row for i in stack.injections if i.effect is Add and i.n_rows is not None]
+    return min(sizes) if sizes else None
+
+
+def _whole_numbers(values: Any, what: str) -> Tensor:
+    try:
+        numbers = torch.as_tensor(values)
+    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
+        raise BadIds(f"The {what} must be whole numbers, one a token ({error}).") from None
+    if numbers.ndim != 1 or (numbers.numel() and (numbers.is_floating_point() or numbers.dtype == torch.bool)):
+        raise BadIds(f"The {what} must be whole numbers in one row, and these have the shape {tuple(numbers.shape)}.")
+    numbers = numbers.to(torch.int64).clone()
+    if len(numbers) and int(numbers.min()) < 0:
+        raise BadIds(f"There is no negative number among {what}; {int(numbers.min())} is one.")
+    return numbers
+
+
+def _configuration(checkpoint: files.Checkpoint) -> Any:
+    """transformers' configuration object; no code of the checkpoint's is run."""
+    from transformers import CONFIG_MAPPING
+
+    config = dict(checkpoint.config)
+    cls = CONFIG_MAPPING[config["model_type"]]
+    try:
+        return cls.from_dict(config)
+    except Exception as error:  # each class checks its own way
+        first = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+        raise BadFile(
+            f"{checkpoint.folder / 'config.json'} is no configuration that transformers accepts: {first}"
+        ) from error
+
+
+@functools.cache
+def _versions() -> dict[str, str]:
+    import transformers
+
+    from tinput import __version__
+
+    return {"tinput": __version__, "torch": torch.__version__, "transformers": transformers.__version__}

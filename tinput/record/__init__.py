@@ -1,0 +1,28 @@
+"""The recorder: a forward pass -> Trace.
+
+tape.py       every tensor operation, and what each result depends on
+front.py      one run of transformers' module, as far as it is wanted
+injection.py  where positions enter
+anatomy.py    the schemes of every layer, found without a weight
+stages.py     the steps from ids to the first block
+attention.py  q, k, scores and weights of the first attention layer
+trace.py      all of it together
+"""
+
+from tinput.record.anatomy import Anatomy, Injection, Stack, survey
+from tinput.record.attention import Attention
+from tinput.record.stages import Stage
+from tinput.record.trace import LayerEffect, Recording, Trace, record
+
+__all__ = [
+    "Anatomy",
+    "Attention",
+    "Injection",
+    "LayerEffect",
+    "Recording",
+    "Stack",
+    "Stage",
+    "Trace",
+    "record",
+    "survey",
+]

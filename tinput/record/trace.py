@@ -1,0 +1,340 @@
+"""What was recorded for one text and one model, as values: a Trace outlives the model that made it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from tinput.errors import NotRecorded
+from tinput.models.skeleton import Skeleton
+from tinput.positions.effects import Add, Bias, Content, Effect, Nothing, Rotate
+from tinput.record.anatomy import Anatomy, Injection, Stack, find
+from tinput.record.attention import Attention, attention_of
+from tinput.record.front import AttentionCall, Front, run
+from tinput.record.injection import Entry, before_block, in_attention, pairs
+from tinput.record.layouts import by_position, sequence_first
+from tinput.record.stages import Stage, stages_of
+from tinput.record.tape import Op
+
+if TYPE_CHECKING:
+    from tinput.agree import Agreement
+    from tinput.tokens import Tokens
+
+__all__ = ["LayerEffect", "Trace", "record"]
+
+
+@dataclass(frozen=True, eq=False)
+class LayerEffect:
+    """What positions inject, and into which layers.
+
+    table: the parameter in which positions were looked up, or None; scheme: how the textbook calls it
+    reason: why `effect` is None where it could not be recorded
+    """
+
+    layers: tuple[int, ...]
+    effect: Effect | None
+    scheme: str = ""
+    table: str | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """All that was recorded for one text and one model, and the textbook's answer beside it.
+
+    ids: (seq,) int64; tokens: None when ids were given; positions: (seq,) int64 as the model used them, or None
+    stages: from the ids to the first block; block_input: (seq, d_model), or (seq, ...) where a model has another shape
+    effects: what positions inject, in the order in which it enters; attention: the first attention layer, or a later
+    one if only that has positions; None with `attention_reason` where there is none to be had
+    textbook: the same effects from the formulas, one an effect (None where there is no formula), or None altogether
+    with `textbook_reason`; agreement: how far the two are apart
+    """
+
+    model: str
+    revision: str | None
+    dtype: str
+    checkpoint_dtype: str
+    stack: str
+    ids: Tensor
+    tokens: Tokens | None
+    positions: Tensor | None
+    stages: tuple[Stage, ...]
+    block_input: Tensor
+    effects: tuple[LayerEffect, ...]
+    attention: Attention | None
+    attention_reason: str = ""
+    textbook: tuple[Effect | None, ...] | None = None
+    textbook_reason: str = ""
+    agreement: Agreement = None  # type: ignore[assignment] - always set by the one who compares
+    notes: tuple[str, ...] = ()
+    versions: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def effect(self) -> Effect:
+        """The first of the effects that was recorded; Nothing where no position enters."""
+        return next((found.effect for found in self.effects if found.effect is not None), Nothing())
+
+    @property
+    def schemes(self) -> tuple[str, ...]:
+        """The schemes of the effects, each once, in the order in which they enter."""
+        return tuple(dict.fromkeys(found.scheme for found in self.effects))
+
+    @property
+    def scheme(self) -> str:
+        """The scheme that the model is named by: the first."""
+        return self.schemes[0]
+
+    def arrays(self) -> dict[str, Any]:
+        """Every tensor as a numpy array under a plain name; low precision as float32."""
+        found: dict[str, Tensor | None] = {
+            "ids": self.ids,
+            "positions": self.positions,
+            "block_input": self.block_input,
+        }
+        for place, stage in enumerate(self.stages):
+            found[f"stage_{place:02}_{stage.op}"] = stage.value
+        for side, effects in (("recorded", [e.effect for e in self.effects]), ("textbook", self.textbook or ())):
+            for place, effect in enumerate(effects):
+                for name, value in vars(effect).items() if effect is not None else ():
+                    if isinstance(value, Tensor):
+                        found[f"{side}_{place}_{name}"] = value
+        if self.attention is not None:
+            for name in ("q_before", "q", "k_before", "k", "sinks"):
+                found[f"attention_{name}"] = getattr(self.attention, name)
+            for name in ("scores", "bias", "mask", "weights"):
+                found[f"attention_{name}"] = getattr(self.attention, name).tensor()
+        return {
+            name: (value.float() if value.is_floating_point() else value).numpy()
+            for name, value in found.items()
+            if value is not None
+        }
+
+    def provenance(self) -> dict[str, Any]:
+        """Where the numbers are from: model, revision, dtypes, text, versions."""
+        return {
+            "model": self.model,
+            "revision": self.revision,
+            "dtype": self.dtype,
+            "checkpoint_dtype": self.checkpoint_dtype,
+            "stack": self.stack,
+            "text": self.tokens.text if self.tokens is not None else None,
+            "pieces": list(self.tokens.pieces) if self.tokens is not None else None,
+            "schemes": list(self.schemes),
+            "stages": [[stage.name, stage.op, stage.module, stage.note] for stage in self.stages],
+            "agreement": self.agreement.message,
+            "notes": list(self.notes),
+            "versions": self.versions,
+        }
+
+    def save(self, path: str | Path) -> Path:
+        """Writes everything to an .npz: the arrays, and `provenance` as JSON text. Returns the path."""
+        import numpy as np
+
+        path = Path(path)
+        arrays = self.arrays()
+        np.savez_compressed(path, provenance=np.array(json.dumps(self.provenance())), **arrays)
+        return path if path.suffix == ".npz" else path.with_name(path.name + ".npz")
+
+
+@dataclass(frozen=True, eq=False)
+class Recording:
+    """A Trace's recorded half: what `record` hands to whoever compares it with the textbook."""
+
+    stack: Stack
+    positions: Tensor | None
+    stages: tuple[Stage, ...]
+    block_input: Tensor
+    effects: tuple[LayerEffect, ...]
+    attention: Attention | None
+    attention_reason: str
+    notes: tuple[str, ...]
+
+
+def record(
+    skeleton: Skeleton,
+    anatomy: Anatomy,
+    stack: Stack,
+    ids: Tensor,
+    positions: Tensor | None,
+    name_scheme: Any,
+) -> Recording:
+    """Runs the model's front on ids (seq,) and reads the tape.
+
+    name_scheme: Injection -> the scheme's name
+    Raises BadIds, BadFile, NotRecorded.
+    """
+    decoder = stack is not anatomy.stacks[0]
+    wanted = stack.first_attention
+
+    def done(front: Front) -> bool:
+        if wanted is None or (stack.attention_layers and wanted > FARTHEST):
+            return any(block.stack == stack.path and block.stop is not None for block in front.blocks)
+        last = front.attentions[-1].block if front.attentions else None
+        return last is not None and last.stack == stack.path and last.number >= wanted
+
+    front = run(skeleton, ids, read=True, positions=positions, decoder=decoder, done=done)
+    blocks = [block for block in front.blocks if block.stack == stack.path]
+    if not blocks:
+        raise NotRecorded(f"The forward pass did not reach a first block ({front.error or 'none was entered'}).")
+    block, seq = blocks[0], len(ids)
+    call = _call(front, stack, wanted)
+    added = before_block(front, block)
+    inside = in_attention(front, call) if call is not None else []
+    notes: list[str] = []
+    block_input, note = sequence_first(block.input, seq)
+    if note:
+        notes.append(f"Block input: {note}.")
+    if torch.isnan(block_input).any():
+        raise NotRecorded(
+            "The block input has values that are not numbers: the checkpoint holds NaN, or a weight was missed."
+        )
+    attention, reason = _attention(front, stack, call, inside, wanted)
+    effects = _effects(front, stack, added, inside, call, attention, seq, name_scheme)
+    used = _positions(front, positions, added, inside, stack, seq)
+    return Recording(
+        stack, used, stages_of(front, block), block_input.detach().clone(), effects, attention, reason, tuple(notes)
+    )
+
+
+# A first layer with positions further down needs every layer before it loaded and run: not worth it past this one.
+FARTHEST = 4
+
+
+def _call(front: Front, stack: Stack, wanted: int | None) -> AttentionCall | None:
+    for call in front.attentions:
+        if call.block is not None and call.block.stack == stack.path and call.block.number == wanted:
+            return call
+    return None
+
+
+def _attention(
+    front: Front, stack: Stack, call: AttentionCall | None, inside: list[Entry], wanted: int | None
+) -> tuple[Attention | None, str]:
+    if wanted is None:
+        return None, f"none of the {stack.n_layers} layers has attention"
+    if call is None:
+        why = front.error or f"the first with positions is layer {wanted}, which needs all layers before it"
+        return None, f"the attention layer was not reached: {why}"
+    try:
+        return attention_of(front, call, inside), ""
+    except ValueError as error:
+        return None, f"q and k have a shape that is not understood: {error}"
+
+
+def _effects(
+    front: Front,
+    stack: Stack,
+    added: list[Entry],
+    inside: list[Entry],
+    call: AttentionCall | None,
+    attention: Attention | None,
+    seq: int,
+    name_scheme: Any,
+) -> tuple[LayerEffect, ...]:
+    layer = call.block.number if call is not None and call.block is not None else None
+    found = []
+    adds = iter(added)
+    for injection in stack.injections:
+        effect, reason = None, ""
+        try:
+            if injection.effect is Add:
+                entry = next(adds, None)
+                effect = None if entry is None else Add(_vectors(entry.carriers[0].value, seq))
+            elif layer in injection.layers:
+                entry = next((e for e in inside if e.kind is injection.effect), None)
+                effect = None if entry is None else _injected(front, injection, entry, attention, seq)
+            elif injection.effect is Rotate:
+                carriers = [find(front, place) for place in injection.carriers[:1]]
+                sines = [find(front, place) for place in injection.sines[:1]]
+                if all(op is not None for op in (*carriers, *sines)):
+                    effect = _rotation(front, injection, carriers[0], sines[0] if sines else None, seq)  # type: ignore[arg-type]
+        except ValueError as error:
+            reason = str(error)
+        if effect is None and not reason:
+            reason = f"made in layer {injection.layers[0]}, which the recording did not reach"
+        found.append(LayerEffect(injection.layers, effect, name_scheme(injection), injection.table, reason))
+    if not found:
+        layers = tuple(range(stack.n_layers))
+        return (LayerEffect(layers, Nothing(), name_scheme(None)),)
+    return tuple(found)
+
+
+def _vectors(value: Tensor, seq: int) -> Tensor:
+    """What is added, (seq, width), from (1, seq, width), (seq, width) or (seq, 1, width)."""
+    if value.ndim == 2 and value.shape[0] == seq:
+        return value.detach().clone()
+    return sequence_first(value, seq)[0].detach().clone()
+
+
+def _injected(front: Front, injection: Injection, entry: Entry, attention: Attention | None, seq: int) -> Effect | None:
+    if injection.effect is Rotate:
+        return _rotation(front, injection, entry.carriers[0], entry.sines[0] if entry.sines else None, seq)
+    if attention is None:
+        return None
+    whole = attention.bias.whole
+    return (Bias if injection.effect is Bias else Content)(attention.bias.tensor() if whole is None else whole)
+
+
+def _rotation(front: Front, injection: Injection, cosine: Op, sine: Op | None, seq: int) -> Rotate:
+    value = cosine.value
+    if value.is_complex():
+        cos, sin = value.real, value.imag
+    else:
+        assert sine is not None  # a real cosine has a sine
+        cos, sin = value, sine.value
+    cos, sin = by_position(cos, seq), by_position(sin, seq)
+    fit = injection.fit
+    width = cos.shape[-1]
+    rotary = fit.rotary_dim if fit is not None else width
+    angle = _angle(front, cosine, seq)
+    if angle is None:  # held as cosines and sines only: the angle within one turn
+        angle = torch.atan2(sin, cos)
+    return Rotate(
+        cos.detach().clone(),
+        sin.detach().clone(),
+        pairs(angle, rotary).detach().clone(),
+        fit.layout if fit is not None else "half",
+        fit.start if fit is not None else 0,
+    )
+
+
+def _angle(front: Front, cosine: Op, seq: int) -> Tensor | None:
+    """The argument of the cosine, (seq, width)."""
+    for op in reversed(front.tape.back(cosine)):
+        if op.name.rstrip("_") == "cos" and op.args and isinstance(op.args[0], Tensor):
+            try:
+                return by_position(op.args[0], seq).float()
+            except ValueError:
+                return None
+    return None
+
+
+def _positions(
+    front: Front, given: Tensor | None, added: list[Entry], inside: list[Entry], stack: Stack, seq: int
+) -> Tensor | None:
+    """The position ids behind what is injected: the last whole numbers, one a token, that the model itself made."""
+    if given is not None:
+        return given.clone()
+    carriers = [entry.carriers[0] for entry in (*added, *inside)]
+    for injection in stack.injections:
+        carriers += [op for place in injection.carriers[:1] if (op := find(front, place)) is not None]
+    for carrier in carriers:
+        for op in reversed(front.tape.back(carrier)):
+            value = op.value
+            if not isinstance(value, Tensor) or value.numel() != seq or value.ndim == 0:
+                continue
+            whole = value.dtype in (torch.int64, torch.int32)
+            if whole and op.position_only and op.module not in _table_modules(front):
+                return value.reshape(seq).to(torch.int64).clone()
+    return None
+
+
+def _table_modules(front: Front) -> set[str]:
+    """Modules that are one table: an offset added inside belongs to the table's rows, not to the positions."""
+    owners = {name.rpartition(".")[0] for name in front.placeholders.names.values()}
+    return {path for path in front.leaves if path in owners}
