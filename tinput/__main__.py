@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from tinput.errors import TinputError
 
 if TYPE_CHECKING:
-    from tinput.models import Model
+    from tinput.open import Model
     from tinput.record import Trace
 
 TOKENS_SHOWN = 64
@@ -30,7 +30,7 @@ def main(arguments: list[str] | None = None) -> int:
         if hasattr(stream, "reconfigure"):  # a token is shown escaped where the terminal cannot show it
             stream.reconfigure(errors="backslashreplace")
 
-    from tinput.models import open_model  # after --help has had its chance: this imports torch
+    from tinput.open import open_model  # after --help has had its chance: this imports torch
 
     try:
         model = open_model(chosen.model)
