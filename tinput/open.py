@@ -16,7 +16,7 @@ from tinput.errors import BadFile, BadIds, BadText, TooLong
 from tinput.models import files, tokenizers
 from tinput.models.skeleton import Skeleton
 from tinput.models.weights import Weights
-from tinput.positions import SCHEMES, Add, Nothing
+from tinput.positions import SCHEMES, Add, Bias, Content, Nothing, Rotate
 from tinput.record import Anatomy, Injection, Stack, Trace, record, survey
 from tinput.tokens import Tokens, tokenize
 
@@ -159,8 +159,8 @@ class Model:
                 f"Nothing that is computed from positions alone meets the content, neither before the first "
                 f"{stack.block_class} nor in its attention; the mask is no position."
             )
-        parts = [_how(found, stack) for found in stack.injections]
-        return "Seen in the data flow: " + "; ".join(dict.fromkeys(parts)) + "."
+        parts = list(dict.fromkeys(_how(found, stack) for found in stack.injections))
+        return "Seen in the data flow: " + "; ".join(parts) + "."
 
     @property
     def usable_length(self) -> int | None:
@@ -303,12 +303,19 @@ def scheme_of(injection: Injection | None) -> str:
     return next((name for name, scheme in SCHEMES.items() if scheme.recognise(effect, looked_up, bend)), UNKNOWN)
 
 
+_VERBS = {
+    Add: "is added to the embedding {where}",
+    Rotate: "rotates q and k {where}",
+    Bias: "is added to the scores {where}",
+    Content: "meets q and k inside the scores {where}",
+}
+
+
 def _how(found: Injection, stack: Stack) -> str:
-    name = scheme_of(found)
     where = f"before the first {stack.block_class}" if found.effect is Add else _layers(found.layers, stack)
-    source = "looked up in a learned table by position" if found.table else "computed from positions alone"
-    injected = SCHEMES[name].INJECTION if name in SCHEMES else f"{found.effect.__name__} of a kind of its own"
-    return f"what is {source} enters as {injected}, {where}"
+    what = {Add: "a vector", Rotate: "an angle", Bias: "a number", Content: "a vector for each distance"}[found.effect]
+    source = "looked up by position in a learned table" if found.table else "computed from positions alone"
+    return f"{what}, {source}, {_VERBS[found.effect].format(where=where)}"
 
 
 def _layers(layers: tuple[int, ...], stack: Stack) -> str:

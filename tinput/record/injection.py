@@ -163,6 +163,8 @@ def _bare(front: Front, op: Op) -> Op:
 def _unmasked_part(front: Front, op: Op) -> Op | None:
     """One step from a bias with a mask in it towards the bias alone; None if there is none to take."""
     tape = front.tape
+    if not isinstance(op.out, Tensor) or not op.out.is_floating_point():
+        return None  # whole numbers are positions and buckets on their way, which sums and choices make up
     inputs = [(t, tape.ops[op.reads[id(t)][-1]]) for t in tensors_in((op.args, op.kwargs)) if op.reads.get(id(t))]
     positions = [maker for tensor, maker in inputs if maker.position_only and tensor.dtype != torch.bool]
     others = [maker for _, maker in inputs if not maker.position_only]

@@ -42,6 +42,9 @@ class Stage:
     role: str = "other"
     inputs: tuple[int, ...] = ()
 
+    def __repr__(self) -> str:  # the numbers would fill the screen
+        return f"Stage({self.name!r}, {self.op!r}, {self.module!r}, {tuple(self.value.shape)})"
+
 
 def stages_of(front: Front, block: Block) -> tuple[Stage, ...]:
     """The stages of a block's input, first to last."""
@@ -159,6 +162,9 @@ def _described(front: Front, op: Op) -> tuple[str, str, str, str]:
         return _sum(front, op)
     if name in ("mul", "div"):
         number = _number(op)
+        others = [t for t in tensors_in((op.args, op.kwargs)) if not front.tape.flow_of(t) & Flow.CONTENT]
+        if name == "mul" and number is None and any(t.numel() == front.ids.shape[1] for t in others):
+            return "× mask", r"m_i\,x_i", "other", "1 for every token that is no padding"
         if number is None:
             return f"{'×' if name == 'mul' else '÷'} vector", r"x \odot w", "scale", ""
         sign = "×" if name == "mul" else "÷"

@@ -74,6 +74,9 @@ class Trace:
     notes: tuple[str, ...] = ()
     versions: dict[str, str] = field(default_factory=dict)
 
+    def __repr__(self) -> str:  # the numbers would fill the screen
+        return f"Trace({self.model!r}, {len(self.ids)} tokens, {' → '.join(stage.name for stage in self.stages)})"
+
     @property
     def effect(self) -> Effect:
         """The first of the effects that was recorded; Nothing where no position enters."""
@@ -323,15 +326,19 @@ def _positions(
     carriers = [entry.carriers[0] for entry in (*added, *inside)]
     for injection in stack.injections:
         carriers += [op for place in injection.carriers[:1] if (op := find(front, place)) is not None]
+    tables = _table_modules(front)
     for carrier in carriers:
-        for op in reversed(front.tape.back(carrier)):
-            value = op.value
-            if not isinstance(value, Tensor) or value.numel() != seq or value.ndim == 0:
-                continue
-            whole = value.dtype in (torch.int64, torch.int32)
-            if whole and op.position_only and op.module not in _table_modules(front):
-                return value.reshape(seq).to(torch.int64).clone()
+        whole = [op for op in front.tape.back(carrier) if op.position_only and _one_a_token(op.value, seq)]
+        outside = [op for op in whole if op.module not in tables]
+        if whole:  # a table that counts for itself: the count, before its offset
+            value = outside[-1].value if outside else whole[0].value
+            return value.reshape(seq).to(torch.int64).clone()
     return None
+
+
+def _one_a_token(value: object, seq: int) -> bool:
+    whole = isinstance(value, Tensor) and value.dtype in (torch.int64, torch.int32)
+    return whole and value.numel() == seq and value.ndim > 0
 
 
 def _table_modules(front: Front) -> set[str]:
