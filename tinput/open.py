@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from tinput.agree import Clues, compare
-from tinput.errors import BadFile, BadIds, BadText, TooLong
+from tinput.errors import BadFile, BadIds, BadText, NotRecorded, TooLong
 from tinput.models import files, tokenizers
 from tinput.models.skeleton import Skeleton
 from tinput.models.weights import Weights
@@ -172,7 +172,7 @@ class Model:
     @functools.cached_property
     def _tokenizer(self) -> tuple[Any, str]:
         with self._lock:
-            return tokenizers.load(self.checkpoint)
+            return tokenizers.load(self.folder)
 
     @property
     def tokenizer(self) -> Any:
@@ -244,7 +244,7 @@ class Model:
         skeleton = self._skeleton(self._dtype(dtype))
         try:
             found = record(skeleton, self.anatomy, where, numbers, chosen, scheme_of)
-        except BadIds as error:
+        except (BadIds, NotRecorded) as error:
             usable = _usable(where)
             if usable is not None and chosen is None and len(numbers) > usable:
                 raise TooLong(
