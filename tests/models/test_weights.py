@@ -448,8 +448,46 @@ def test_an_unknown_name(tmp_path):
         ModuleWeights(Weights(tmp_path), on_meta(oracle)).tensor("nonsense")
 
 
-def test_sizes_of_headers_are_not_trusted_for_names_either(tmp_path):
-    """Two hundred thousand names take a second, not a minute."""
+def test_many_numbered_names_are_renamed_by_their_shape(tmp_path):
+    """Twelve experts, in an order in which "10" comes before "2": each ends up in its own place."""
+    oracle = tiny.make("deepseek_v3", tmp_path, n_routed_experts=12)
+    file = tmp_path / "model.safetensors"
+    save_file(dict(sorted(load_file(file).items(), reverse=True)), file, metadata={"format": "pt"})
+    module = check_all(oracle, tmp_path)
+    names = module.names_in_file("model.layers.1.mlp.experts.gate_up_proj")
+    assert len(names) == 24
+
+
+def test_renamings_that_look_at_numbers_or_remember():
+    """Those are given every key, in the loader's order; the others one key for all that differ in numbers alone."""
+    from transformers.core_model_loading import GroupWeightRename, WeightRenaming, dot_natural_key
+
+    from tinput.models.weights import _renamed
+
+    keys = ["h.10.norm.0.w", "h.2.norm.0.w", "h.2.norm.1.w", "h.2.norm.2.w", "h.7.w1"]
+    asked = []
+
+    def run(mapping):
+        asked.clear()
+
+        def rename(key):
+            asked.append(key)
+            for one in mapping:
+                key, _ = one.rename_source_key(key)
+            return key, None
+
+        return {key: name for key, name, _ in _renamed(keys, rename, mapping)}
+
+    assert run([WeightRenaming(r"h\.(\d+)\.", r"layers.\1.")]) == {k: k.replace("h.", "layers.") for k in keys}
+    assert len(asked) == 2  # norm.#.w under h.#, and w1
+    literal = [WeightRenaming(r"norm\.0\.", "first."), WeightRenaming("w1", "up")]
+    expected = {"h.10.norm.0.w": "h.10.first.w", "h.2.norm.0.w": "h.2.first.w", "h.7.w1": "h.7.up"}
+    assert run(literal) == {k: expected.get(k, k) for k in keys}
+    assert asked == sorted(keys, key=dot_natural_key)
+    state = [GroupWeightRename(["norm.1", "norm.2"], ["norm.3", "norm.4"])]
+    assert run(state)["h.2.norm.2.w"] == "h.2.norm.4.w"
+
+
+def test_a_header_of_two_hundred_thousand_names(tmp_path):
     entries = {f"layers.{n}.x": {"dtype": "U8", "shape": [0], "data_offsets": [0, 0]} for n in range(200_000)}
-    file = write(tmp_path / "model.safetensors", entries)
-    assert len(read_header(file)) == 200_000
+    assert len(read_header(write(tmp_path / "model.safetensors", entries))) == 200_000

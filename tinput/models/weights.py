@@ -16,8 +16,9 @@ import copy
 import json
 import math
 import os
+import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -61,6 +62,8 @@ DTYPES: dict[str, tuple[int, torch.dtype | None]] = {  # name: (bits an element,
     "F6_E2M3": (6, None),
     "F6_E3M2": (6, None),
 }
+STAND_IN = "77770000"  # a number in a key's place, followed by which one it is
+LITERAL_NUMBER = re.compile(r"(?<![A-Za-z0-9_\\])[0-9]")  # in a pattern: "layers.0", not "w1" and not "\1"
 CODES = {"I64", "I32", "I16", "I8", "U64", "U32", "U16", "U8", "BOOL", "F4", "F6_E2M3", "F6_E3M2", "F8_E8M0"}
 
 
@@ -365,8 +368,10 @@ class ModuleWeights:
         return source
 
     def _converted(self, name: str, source: _Source) -> Tensor:
+        from transformers.core_model_loading import dot_natural_key
+
         converter = copy.deepcopy(source.converter)  # it collects tensors: one for each use
-        for key, pattern in source.keys:
+        for key, pattern in sorted(source.keys, key=lambda part: dot_natural_key(part[0])):  # expert 2 before 10
             converter.add_tensor(source.first, key, pattern, _reader(self.weights, key))
         try:
             made = converter.convert(source.first, model=self._model, config=self._model.config)
@@ -402,19 +407,21 @@ def _sources(model: PreTrainedModel, weights: Weights, wanted: dict[str, Any]) -
     by_pattern = {pattern: c for c in converters for pattern in c.source_patterns}
     prefix, state = model.base_model_prefix, model.state_dict()
 
+    def rename(key: str) -> tuple[str, str | None]:
+        return rename_source_key(key, renamings, converters)
+
     plain: dict[str, str] = {}
     parts: dict[str, tuple[Any, list[tuple[str, str]]]] = {}
-    # the whole sorted list: some renamings remember which keys they have seen
-    for key in sorted(weights.names, key=dot_natural_key):
-        name, pattern = rename_source_key(key, renamings, converters, prefix, state)
+    for key, name, pattern in _renamed(weights.names, rename, mapping):
+        name, _ = rename_source_key(name, [], [], prefix, state)  # the base model's prefix, added or taken away
         if name not in wanted and key in wanted:  # known as it is: it should not have been renamed
             name, pattern = rename_source_key(key, [], [], prefix, state)
         if name not in wanted:
             continue
-        if pattern is None:
-            plain.setdefault(name, key)
-        else:
+        if pattern is not None:
             parts.setdefault(name, (by_pattern[pattern], []))[1].append((key, pattern))
+        elif name not in plain or dot_natural_key(key) < dot_natural_key(plain[name]):
+            plain[name] = key
 
     found = {name: _Source(((key, ""),)) for name, key in plain.items()}
     for name, (converter, keys) in parts.items():
@@ -423,6 +430,37 @@ def _sources(model: PreTrainedModel, weights: Weights, wanted: dict[str, Any]) -
         for target in converter.target_patterns[1:]:  # one to many: the others are known by their place in the name
             found.setdefault(name.replace(converter.target_patterns[0], target), source)
     return found
+
+
+def _renamed(
+    keys: Iterable[str], rename: Callable[[str], tuple[str, str | None]], mapping: list
+) -> Iterator[tuple[str, str, str | None]]:
+    """(key, new name, converter's pattern) of each key.
+
+    DeepSeek-V3 has 90,000 keys that differ but in their numbers, and each costs a dozen regular expressions. Where no
+    renaming looks at a number or remembers what it has seen, one key stands for all that differ in numbers alone.
+    """
+    from transformers.core_model_loading import PrefixChange, WeightConverter, WeightRenaming, dot_natural_key
+
+    patterns = [p for m in mapping for p in (*m.source_patterns, *m.target_patterns)]
+    stateless = all(type(m) in (WeightRenaming, PrefixChange, WeightConverter) for m in mapping)
+    if not stateless or any(LITERAL_NUMBER.search(p) for p in patterns):
+        for key in sorted(keys, key=dot_natural_key):  # the loader's order: some renamings remember what they have seen
+            yield key, *rename(key)
+        return
+    known: dict[str, tuple[list[str], str | None]] = {}
+    for key in keys:
+        steps = key.split(".")
+        numbers = [k for k, step in enumerate(steps) if step.isdecimal()]
+        values = [steps[k] for k in numbers]
+        for n, k in enumerate(numbers):
+            steps[k] = f"{STAND_IN}{n:02}"
+        shape = ".".join(steps)
+        if shape not in known:
+            name, pattern = rename(shape)
+            known[shape] = re.split(rf"{STAND_IN}(\d\d)", name), pattern  # text and numbers' places, by turns
+        found, pattern = known[shape]
+        yield key, "".join(values[int(t)] if k % 2 else t for k, t in enumerate(found)), pattern
 
 
 def _tied(model: PreTrainedModel) -> dict[str, list[str]]:
