@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tinput.figures import labels as text
 from tinput.figures.colour import GREY, OKABE_ITO
-from tinput.figures.style import Axis, as_array, count, draw_axis, figure, log_ticks, number, size
+from tinput.figures.style import Axis, Sketch, as_array, count, draw_axis, log_ticks, number, size
 
 __all__ = ["bars", "lines", "stacked"]
 
@@ -58,7 +58,7 @@ def lines(
     notes = ", ".join(part for part in (left_out, note) if part)
     height = height or (480 if large else 400)
     few = max(map(len, values.values())) <= 64 if points is None else points
-    fig = figure(
+    fig = Sketch(
         large=large,
         height=height,
         description=_describe_lines(values, places, x_title, y_title, marks, notes),
@@ -75,53 +75,52 @@ def lines(
     )
     draw_axis(fig, "y", Axis(y_title, np.zeros(0), kind="log" if log_y else "linear"), large=large, room=height - 130)
     if log_x and labels is None:
-        fig.update_layout(xaxis=log_ticks(*places.values(), [place for place, _ in marks]))
+        fig.set(xaxis=log_ticks(*places.values(), [place for place, _ in marks]))
     if log_y:
-        fig.update_layout(yaxis=log_ticks(*values.values(), [place for place, _ in levels]))
+        fig.set(yaxis=log_ticks(*values.values(), [place for place, _ in levels]))
     for i, (name, line) in enumerate(values.items()):
         colour = colours[i % len(colours)]
         if bands and name in bands:
             low, high = (as_array(edge).ravel()[::step] for edge in bands[name])
             for edge, fill in ((low, None), (high, "tonexty")):
-                fig.add_trace(
-                    go.Scatter(
-                        x=places[name][::step],
-                        y=edge,
-                        mode="lines",
-                        line={"width": 0},
-                        fill=fill,
-                        fillcolor=_faint(colour),
-                        hoverinfo="skip",
-                        showlegend=False,
-                        meta="band",
-                        name=text.literal(name) + (" (low)" if fill is None else " (high)"),
-                    )
+                fig.trace(
+                    "scatter",
+                    x=places[name][::step],
+                    y=edge,
+                    mode="lines",
+                    line={"width": 0},
+                    fill=fill,
+                    fillcolor=_faint(colour),
+                    hoverinfo="skip",
+                    showlegend=False,
+                    meta="band",
+                    name=text.literal(name) + (" (low)" if fill is None else " (high)"),
                 )
-        fig.add_trace(
-            go.Scatter(
-                x=places[name][::step],
-                y=np.where(np.isfinite(line), line, np.nan)[::step],
-                mode="lines+markers" if few else "lines",
-                line={"color": colour, "width": 3 if large else 2, "dash": _DASHES[i // len(colours) % len(_DASHES)]},
-                marker={"size": 7},
-                name=text.literal(name),
-                hovertemplate=(f"{text.literal(name)}<br>" if len(values) > 1 else "")
-                + f"{text.literal(x_title)} %{{x}}<br>{text.literal(y_title)} %{{y:.4~g}}<extra></extra>",
-            )
+        fig.trace(
+            "scatter",
+            x=places[name][::step],
+            y=np.where(np.isfinite(line), line, np.nan)[::step],
+            mode="lines+markers" if few else "lines",
+            line={"color": colour, "width": 3 if large else 2, "dash": _DASHES[i // len(colours) % len(_DASHES)]},
+            marker={"size": 7},
+            name=text.literal(name),
+            hovertemplate=(f"{text.literal(name)}<br>" if len(values) > 1 else "")
+            + f"{text.literal(x_title)} %{{x}}<br>{text.literal(y_title)} %{{y:.4~g}}<extra></extra>",
         )
+    dashed = {"color": GREY, "width": 2, "dash": "dash"}
     for place, words in marks:
-        fig.add_vline(x=place, line={"color": GREY, "width": 2, "dash": "dash"})
-        fig.add_annotation(
+        fig.shape("line", x0=place, x1=place, y0=0, y1=1, yref="paper", line=dashed)
+        fig.write(
             x=np.log10(place) if log_x else place, y=1, yref="paper", yanchor="top", xanchor="left", xshift=4,
-            text=text.literal(words), showarrow=False, font={"size": size(large)},
+            text=text.literal(words), font={"size": size(large)},
         )  # fmt: skip
     for place, words in levels:
-        fig.add_hline(y=place, line={"color": GREY, "width": 2, "dash": "dash"})
-        fig.add_annotation(
+        fig.shape("line", x0=0, x1=1, xref="paper", y0=place, y1=place, line=dashed)
+        fig.write(
             y=np.log10(place) if log_y else place, x=1, xref="paper", xanchor="right", yanchor="bottom",
-            text=text.literal(words), showarrow=False, font={"size": size(large)},
+            text=text.literal(words), font={"size": size(large)},
         )  # fmt: skip
-    return fig
+    return fig.figure()
 
 
 def bars(
@@ -185,7 +184,7 @@ def _bars(parts, labels, x_title, y_title, colours, log_y, positions, note, larg
     words = f"Bar chart of {y_title} for {count(n, x_title)}{span}"
     if len(values) > 1:
         words += "; parts: " + ", ".join(f"{name}, mean {number(_mean(part))}" for name, part in values.items())
-    fig = figure(
+    fig = Sketch(
         large=large,
         height=height,
         description=f"{words}{'; ' + notes if notes else ''}.",
@@ -197,21 +196,20 @@ def _bars(parts, labels, x_title, y_title, colours, log_y, positions, note, larg
     draw_axis(fig, "x", axis, large=large, room=700, note=notes, range=_ends(axis.at))
     draw_axis(fig, "y", Axis(y_title, np.zeros(0), kind="log" if log_y else "linear"), large=large, room=height - 130)
     if log_y:
-        fig.update_layout(yaxis=log_ticks(whole))
+        fig.set(yaxis=log_ticks(whole))
     else:
-        fig.update_layout(yaxis={"zeroline": True, "zerolinewidth": 1, "zerolinecolor": GREY})
+        fig.set(yaxis={"zeroline": True, "zerolinewidth": 1, "zerolinecolor": GREY})
     for (name, part), colour in zip(values.items(), colours, strict=False):
-        fig.add_trace(
-            go.Bar(
-                x=axis.at,
-                y=np.where(np.isfinite(part), part, np.nan)[::step],
-                marker={"color": colour if isinstance(colour, str) else list(colour)[::step], "line": {"width": 0}},
-                name=text.literal(name),
-                hovertemplate=(f"{text.literal(name)}<br>" if name else "")
-                + f"{text.literal(x_title)} %{{x}}<br>{text.literal(y_title)} %{{y:.4~g}}<extra></extra>",
-            )
+        fig.trace(
+            "bar",
+            x=axis.at,
+            y=np.where(np.isfinite(part), part, np.nan)[::step],
+            marker={"color": colour if isinstance(colour, str) else list(colour)[::step], "line": {"width": 0}},
+            name=text.literal(name),
+            hovertemplate=(f"{text.literal(name)}<br>" if name else "")
+            + f"{text.literal(x_title)} %{{x}}<br>{text.literal(y_title)} %{{y:.4~g}}<extra></extra>",
         )
-    return fig
+    return fig.figure()
 
 
 def _x(x: Any, name: str, n: int) -> NDArray[Any]:

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 
 from tinput.figures import labels as text
 from tinput.figures.colour import GREY, OKABE_ITO
-from tinput.figures.style import Axis, count, draw_axis, figure, number
+from tinput.figures.style import Axis, Sketch, count, draw_axis, number
 
 __all__ = ["dials"]
 
@@ -58,14 +58,14 @@ def dials(
             f"{column_title} {numbers[i]} has made {number(float(shown[-1, i] / (2 * np.pi)))} turns" for i in told
         )
     )
-    fig = figure(large=large, height=height, description=description + ".", note=notes, showlegend=False)
+    fig = Sketch(large=large, height=height, description=description + ".", note=notes, showlegend=False)
     draw_axis(
         fig, "y", Axis("token" if tokens is not None else "position", np.arange(len(rows)), names, at.tolist()),
         large=large, room=height, range=[len(rows) - 0.5, -0.5], scaleanchor="x", constrain="domain",
     )  # fmt: skip
     # Columns are numbers, but neighbours on the picture need not be neighbours in the model.
     draw_axis(fig, "x", Axis(column_title, np.arange(len(columns))), large=large, room=700, note=notes)
-    fig.update_layout(
+    fig.set(
         xaxis={
             "range": [-0.5, len(columns) - 0.5],
             "constrain": "domain",
@@ -80,47 +80,44 @@ def dials(
     y, x = (grid.ravel() for grid in np.mgrid[0 : len(rows), 0 : len(columns)])
     turn = shown.ravel()
     circle = np.append(np.linspace(0, 2 * np.pi, 37), np.nan)
-    fig.add_trace(_strokes(x, y, np.broadcast_to(circle, (len(x), 38)), _RADIUS, {"color": GREY, "width": 1}, "dial"))
+    _strokes(fig, "dial", x, y, np.broadcast_to(circle, (len(x), 38)), _RADIUS, {"color": GREY, "width": 1})
     # The last turn alone: from angle 0, or once around.
     swept = np.linspace(0, 1, 25)[None] * np.clip(turn, -2 * np.pi, 2 * np.pi)[:, None]
     swept = np.concatenate([swept, np.full((len(x), 1), np.nan)], 1)
-    fig.add_trace(
-        _strokes(x, y, swept, 0.62 * _RADIUS, {"color": colour, "width": 3 if large else 2}, "turned", opacity=0.45)
-    )
+    _strokes(fig, "turned", x, y, swept, 0.62 * _RADIUS, {"color": colour, "width": 3 if large else 2}, opacity=0.45)
     gap = np.full(len(x), np.nan)
-    fig.add_trace(
-        go.Scatter(
-            x=np.stack([x, x + _RADIUS * np.cos(turn), gap], 1).astype(np.float32).ravel(),
-            y=np.stack([y, y - _RADIUS * np.sin(turn), gap], 1).astype(np.float32).ravel(),
-            mode="lines",
-            line={"color": colour, "width": 4 if large else 3},
-            hoverinfo="skip",
-            name="hand",
-        )
+    fig.trace(
+        "scatter",
+        x=np.stack([x, x + _RADIUS * np.cos(turn), gap], 1).astype(np.float32).ravel(),
+        y=np.stack([y, y - _RADIUS * np.sin(turn), gap], 1).astype(np.float32).ravel(),
+        mode="lines",
+        line={"color": colour, "width": 4 if large else 3},
+        hoverinfo="skip",
+        name="hand",
     )
-    fig.add_trace(
-        go.Scatter(
-            x=x.astype(np.float32),
-            y=y.astype(np.float32),
-            mode="markers",
-            marker={"size": cell * 0.6, "color": "rgba(0,0,0,0)", "line": {"width": 0}},
-            customdata=np.stack([turn, turn / (2 * np.pi)], 1).astype(np.float32),
-            hovertemplate=f"{'token ' if tokens is not None else ''}%{{y}}<br>{text.literal(column_title)} %{{x}}<br>"
-            "angle %{customdata[0]:.4~g} rad<br>%{customdata[1]:.3~g} turns<extra></extra>",
-            name="angle",
-            meta={"columns": ["angle (radians)", "turns"]},
-        )
+    fig.trace(
+        "scatter",
+        x=x.astype(np.float32),
+        y=y.astype(np.float32),
+        mode="markers",
+        marker={"size": cell * 0.6, "color": "rgba(0,0,0,0)", "line": {"width": 0}},
+        customdata=np.stack([turn, turn / (2 * np.pi)], 1).astype(np.float32),
+        hovertemplate=f"{'token ' if tokens is not None else ''}%{{y}}<br>{text.literal(column_title)} %{{x}}<br>"
+        "angle %{customdata[0]:.4~g} rad<br>%{customdata[1]:.3~g} turns<extra></extra>",
+        name="angle",
+        meta={"columns": ["angle (radians)", "turns"]},
     )
-    return fig
+    return fig.figure()
 
 
 def _pick(n: int) -> np.ndarray:
     return np.unique(np.linspace(0, n - 1, min(n, _MOST)).round().astype(int))
 
 
-def _strokes(x, y, angles, radius: float, line: dict[str, Any], name: str, **more: Any) -> go.Scatter:
-    """One trace of many arcs; NaN ends each. y runs down the page, so the sine is taken away."""
-    return go.Scatter(
+def _strokes(fig: Sketch, name: str, x, y, angles, radius: float, line: dict[str, Any], **more: Any) -> None:
+    """Many arcs in one trace; NaN ends each. y runs down the page, so the sine is taken away."""
+    fig.trace(
+        "scatter",
         x=(x[:, None] + radius * np.cos(angles)).astype(np.float32).ravel(),
         y=(y[:, None] - radius * np.sin(angles)).astype(np.float32).ravel(),
         mode="lines",

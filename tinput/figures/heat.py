@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tinput.figures import colour
 from tinput.figures import labels as text
-from tinput.figures.style import Axis, as_array, count, draw_axis, dtype_of, figure, meta, number, size
+from tinput.figures.style import INK, Axis, Sketch, as_array, count, draw_axis, dtype_of, number, size
 from tinput.window import Window
 
 __all__ = ["CELLS", "cells", "heatmap", "panels", "similarity", "weights"]
@@ -74,27 +74,26 @@ def heatmap(
     z = np.where(np.isfinite(shown.values) & ~shown.blank, shown.values, np.nan).astype(np.float32)
     if scale == "cyclic":
         z = np.mod(z, np.float32(2 * np.pi))
-    height = height or _height(len(row.at), row.labels is not None, large)
-    fig = figure(large=large, height=height, description=_describe(shown, row, column, value_title, notes), note=notes)
+    height = height or _height(len(row.at), row.labels is not None, large) + (0 if column.labels is None else 50)
+    fig = Sketch(large=large, height=height, description=_describe(shown, row, column, value_title, notes), note=notes)
     draw_axis(fig, "y", row, large=large, room=height - 130, range=_range(row.at)[::-1], showgrid=False)
     draw_axis(fig, "x", column, large=large, room=620, note=notes, range=_range(column.at), showgrid=False)
-    fig.add_trace(
-        go.Heatmap(
-            z=z,
-            **_places("x", column.at),
-            **_places("y", row.at),
-            zmin=low,
-            zmax=high,
-            colorscale=_colorscale(scale),
-            colorbar=_colorbar(value_title, scale, large),
-            name="",
-            hoverongaps=False,
-            hovertemplate=f"{text.literal(row.title)} %{{y}}<br>{text.literal(column.title)} %{{x}}"
-            f"<br>{text.literal(value_title)} %{{z:.3~g}}<extra></extra>",
-        )
+    fig.trace(
+        "heatmap",
+        z=z,
+        **_places("x", column.at),
+        **_places("y", row.at),
+        zmin=low,
+        zmax=high,
+        colorscale=_colorscale(scale),
+        colorbar=_colorbar(value_title, scale, large),
+        name="",
+        hoverongaps=False,
+        hovertemplate=f"{text.literal(row.title)} %{{y}}<br>{text.literal(column.title)} %{{x}}"
+        f"<br>{text.literal(value_title)} %{{z:.3~g}}<extra></extra>",
     )
     _mark(fig, shown, row, column)
-    return fig
+    return fig.figure()
 
 
 def similarity(
@@ -155,7 +154,7 @@ def panels(
         raise ValueError(
             f"panels wants (panel, rows, columns) and a name each, not {everything.shape}, {len(names)} names"
         )
-    per_panel = max(8, int((CELLS / len(everything)) ** 0.5))
+    per_panel = max(8, min(64, int((CELLS / len(everything)) ** 0.5)))  # a panel is some 200 pixels wide
     drawn = [
         _window(_panel(values, i), rows, columns, row_title, column_title, None, masked, per_panel)
         for i in range(len(everything))
@@ -172,7 +171,7 @@ def panels(
     height = int(down * (250 if large else 215) + 90)
     # A row of panels: its title, its plot, and (in the last) its labels.
     gap_x, gap_y = 0.03, min(0.28 / down, 46 * (font / 14) / height)
-    fig = figure(
+    fig = Sketch(
         large=large,
         height=height,
         description=f"{count(len(drawn), 'panel')} ({', '.join(map(str, names[:12]))}), each: "
@@ -185,23 +184,22 @@ def panels(
         name = "" if i == 0 else str(i + 1)
         left, top = across_i * (width + gap_x), 1 - down_i * (tall + gap_y)
         last = i + across >= len(drawn)
-        fig.add_trace(
-            go.Heatmap(
-                z=np.where(np.isfinite(shown.values) & ~shown.blank, shown.values, np.nan).astype(np.float32),
-                **_places("x", column.at),
-                **_places("y", row.at),
-                coloraxis="coloraxis",
-                xaxis=f"x{name}",
-                yaxis=f"y{name}",
-                hoverongaps=False,
-                name=text.literal(names[i]),
-                hovertemplate=f"{text.literal(names[i])}<br>{text.literal(row.title)} %{{y}}<br>"
-                f"{text.literal(column.title)} %{{x}}<br>{text.literal(value_title)} %{{z:.3~g}}<extra></extra>",
-            )
+        fig.trace(
+            "heatmap",
+            z=np.where(np.isfinite(shown.values) & ~shown.blank, shown.values, np.nan).astype(np.float32),
+            **_places("x", column.at),
+            **_places("y", row.at),
+            coloraxis="coloraxis",
+            xaxis=f"x{name}",
+            yaxis=f"y{name}",
+            hoverongaps=False,
+            name=text.literal(names[i]),
+            hovertemplate=f"{text.literal(names[i])}<br>{text.literal(row.title)} %{{y}}<br>"
+            f"{text.literal(column.title)} %{{x}}<br>{text.literal(value_title)} %{{z:.3~g}}<extra></extra>",
         )
         common: dict[str, Any] = {"showgrid": False, "zeroline": False, "ticks": "", "automargin": True}
-        fig.update_layout(
-            {
+        fig.set(
+            **{
                 f"xaxis{name}": {
                     **common,
                     **_small_ticks(column, 500 / across, font, down_i == down - 1 or last, "x"),
@@ -210,7 +208,7 @@ def panels(
                     "range": _range(column.at),
                     "title": {
                         "text": text.literal(column.title) if last else "",
-                        "font": {"size": font},
+                        "font": {"size": font, "color": INK},
                         "standoff": 4,
                     },
                 },
@@ -222,17 +220,17 @@ def panels(
                     "range": _range(row.at)[::-1],
                     "title": {
                         "text": text.literal(row.title) if across_i == 0 else "",
-                        "font": {"size": font},
+                        "font": {"size": font, "color": INK},
                         "standoff": 4,
                     },
                 },
             }
         )
-        fig.add_annotation(
+        fig.write(
             text=text.literal(names[i]), x=left + width / 2, y=top, xref="paper", yref="paper", xanchor="center",
-            yanchor="bottom", showarrow=False, font={"size": font},
+            yanchor="bottom", font={"size": font},
         )  # fmt: skip
-    fig.update_layout(
+    fig.set(
         coloraxis={
             "cmin": low,
             "cmax": high,
@@ -243,12 +241,12 @@ def panels(
     # The panels' ticks are cut short; an export wants the labels in full.
     for name, axis in (("rows", row), ("columns", column)):
         if axis.labels is not None:
-            meta(fig)[name] = [text.short(label, text.LONGEST) for label in axis.labels]
+            fig.layout["meta"][name] = [text.short(label, text.LONGEST) for label in axis.labels]
     if any(shown.blank.any() for shown, *_ in drawn):
-        fig.update_layout(margin={"t": 60})
+        fig.set(margin={"t": 60})
         _legend(fig, "masked: left blank", "square-open")
-        fig.update_layout(legend={"y": 1, "yref": "container", "yanchor": "top"})
-    return fig
+        fig.set(legend={"y": 1, "yref": "container", "yanchor": "top"})
+    return fig.figure()
 
 
 def _wrapped(angles: Any) -> NDArray[np.float32]:
@@ -369,8 +367,8 @@ def _colorscale(scale: str) -> list[list[Any]]:
 def _colorbar(title: str, scale: str, large: bool) -> dict[str, Any]:
     font = size(large)
     bar: dict[str, Any] = {
-        "title": {"text": text.literal(title), "side": "right", "font": {"size": font}},
-        "tickfont": {"size": font},
+        "title": {"text": text.literal(title), "side": "right", "font": {"size": font, "color": INK}},
+        "tickfont": {"size": font, "color": INK},
         "thickness": 16,
         "outlinewidth": 0,
         "len": 1,
@@ -386,7 +384,7 @@ def _colorbar(title: str, scale: str, large: bool) -> dict[str, Any]:
     return bar
 
 
-def _mark(fig: go.Figure, shown: _Shown, row: Axis, column: Axis) -> None:
+def _mark(fig: Sketch, shown: _Shown, row: Axis, column: Axis) -> None:
     """A legend for what has no colour: masked cells blank, NaN and infinities marked."""
     if shown.blank.any():
         _legend(fig, "masked: left blank", "square-open")
@@ -398,34 +396,32 @@ def _mark(fig: go.Figure, shown: _Shown, row: Axis, column: Axis) -> None:
         if not len(i):
             continue
         _legend(fig, f"{name} ({count(len(i), 'cell')})", symbol)
-        fig.add_trace(
-            go.Scatter(
-                x=np.asarray(column.at[j[:_MARKS]], np.float32),
-                y=np.asarray(row.at[i[:_MARKS]], np.float32),
-                mode="markers",
-                marker={"symbol": symbol, "color": colour.GREY, "size": 8, "line": {"width": 2, "color": colour.GREY}},
-                showlegend=False,
-                name=name,
-                meta="NaN" if name == "NaN" else "inf",
-                hovertemplate=f"{text.literal(row.title)} %{{y}}<br>{text.literal(column.title)} %{{x}}<br>{name}"
-                "<extra></extra>",
-            )
-        )
-
-
-def _legend(fig: go.Figure, name: str, symbol: str) -> None:
-    fig.add_trace(
-        go.Scatter(
-            x=[None],
-            y=[None],
+        fig.trace(
+            "scatter",
+            x=np.asarray(column.at[j[:_MARKS]], np.float32),
+            y=np.asarray(row.at[i[:_MARKS]], np.float32),
             mode="markers",
-            marker={"symbol": symbol, "color": colour.GREY, "size": 12, "line": {"width": 2, "color": colour.GREY}},
+            marker={"symbol": symbol, "color": colour.GREY, "size": 8, "line": {"width": 2, "color": colour.GREY}},
+            showlegend=False,
             name=name,
-            showlegend=True,
-            hoverinfo="skip",
+            meta="NaN" if name == "NaN" else "inf",
+            hovertemplate=f"{text.literal(row.title)} %{{y}}<br>{text.literal(column.title)} %{{x}}<br>{name}"
+            "<extra></extra>",
         )
+
+
+def _legend(fig: Sketch, name: str, symbol: str) -> None:
+    fig.trace(
+        "scatter",
+        x=[None],
+        y=[None],
+        mode="markers",
+        marker={"symbol": symbol, "color": colour.GREY, "size": 12, "line": {"width": 2, "color": colour.GREY}},
+        name=name,
+        showlegend=True,
+        hoverinfo="skip",
     )
-    fig.update_layout(showlegend=True)
+    fig.set(showlegend=True)
 
 
 def _panel(values: Any, i: int) -> Any:
@@ -436,7 +432,7 @@ def _panel(values: Any, i: int) -> Any:
 
 def _small_ticks(axis: Axis, room: float, font: int, shown: bool, letter: str) -> dict[str, Any]:
     if axis.labels is None:
-        return {"showticklabels": shown, "tickfont": {"size": font}, "nticks": 5}
+        return {"showticklabels": shown, "tickfont": {"size": font, "color": INK}, "nticks": 5}
     step = text.every(len(axis.labels), room / (font * 1.4))
     fits = step == 1
     texts = [text.literal(label, 8 if fits else 6) for label in axis.labels]
@@ -445,6 +441,6 @@ def _small_ticks(axis: Axis, room: float, font: int, shown: bool, letter: str) -
         "tickvals": axis.at[::step],
         "ticktext": texts[::step],
         "showticklabels": shown,
-        "tickfont": {"size": font},
+        "tickfont": {"size": font, "color": INK},
         **({"tickangle": -90 if len(axis.labels) > 4 else 0} if letter == "x" else {}),
     }

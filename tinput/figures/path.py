@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 
 from tinput.figures import labels as text
 from tinput.figures.colour import GREY, on
-from tinput.figures.style import figure, meta
+from tinput.figures.style import Sketch
 
 __all__ = ["path"]
 
@@ -40,7 +40,7 @@ def path(
     tall, gap = 1.0, 1.05
     height = (len(rows) * (118 if large else 92)) + (100 if large else 80) - (0 if inside else 30)
     where = " and ".join(every[i] for i in sorted(chosen))
-    fig = figure(
+    fig = Sketch(
         large=large,
         height=height,
         description=f"The path: {', then '.join(steps)}"
@@ -51,21 +51,20 @@ def path(
         hovermode=False,
         dragmode=False,
     )
-    meta(fig)["steps"] = [[step, i in chosen] for i, step in enumerate(every)]
+    fig.layout["meta"]["steps"] = [[step, i in chosen] for i, step in enumerate(every)]
     frame = len(rows) > 1
     low = -(len(rows) - 1) * (tall + gap) - tall / 2 - (0.45 if frame else 0.15)
-    fig.update_layout(
+    fig.set(
         xaxis={"visible": False, "range": [-0.56, widest - 0.44], "fixedrange": True},
         yaxis={"visible": False, "range": [low, tall / 2 + 0.75], "fixedrange": True},
     )
-    fig.add_trace(go.Scatter(x=[0], y=[0], mode="markers", marker={"opacity": 0}, hoverinfo="skip", name="path"))
+    fig.trace("scatter", x=[0], y=[0], mode="markers", marker={"opacity": 0}, hoverinfo="skip", name="path")
     half = 0.41
     for r, row in enumerate(rows):
         y = -r * (tall + gap)
         for c, i in enumerate(row):
             fill = colour if i in chosen else "rgba(128,132,149,0.10)"
-            fig.add_shape(
-                type="rect", x0=c - half, x1=c + half, y0=y - tall / 2, y1=y + tall / 2, fillcolor=fill, layer="below",
+            fig.shape("rect", x0=c - half, x1=c + half, y0=y - tall / 2, y1=y + tall / 2, fillcolor=fill, layer="below",
                 line={
                     "color": colour if i in chosen else GREY,
                     "width": 3 if i in chosen else 2,
@@ -73,39 +72,36 @@ def path(
                 },
             )  # fmt: skip
             words = text.literal(every[i], 24)
-            fig.add_annotation(
-                x=c, y=y, text=f"<b>{words}</b>" if i in chosen else words, showarrow=False,
+            fig.write(
+                x=c, y=y, text=f"<b>{words}</b>" if i in chosen else words,
                 font={"size": font, "color": on(colour)} if i in chosen else {"size": font},
                 opacity=0.65 if i in possible and i not in chosen else 1,
             )  # fmt: skip
             if i in chosen and label:
-                fig.add_annotation(
-                    x=c, y=y + tall / 2, yanchor="bottom", yshift=2, text=text.literal(label), showarrow=False,
+                fig.write(
+                    x=c, y=y + tall / 2, yanchor="bottom", yshift=2, text=text.literal(label),
                     font={"size": max(16, font - 4)},
                 )  # fmt: skip
             if c:
                 _arrow(fig, (c - 1 + half, y), (c - half, y))
     if frame:
         y = -(tall + gap)
-        fig.add_shape(
-            type="rect", x0=-0.52, x1=len(rows[1]) - 1 + 0.52, y0=y - tall / 2 - 0.35, y1=y + tall / 2 + 0.62,
+        fig.shape("rect", x0=-0.52, x1=len(rows[1]) - 1 + 0.52, y0=y - tall / 2 - 0.35, y1=y + tall / 2 + 0.62,
             line={"color": GREY, "width": 2}, layer="below",
         )  # fmt: skip
-        fig.add_annotation(
-            x=-0.5, y=y + tall / 2 + 0.62, xanchor="left", yanchor="top", xshift=4, text=text.literal(block),
-            showarrow=False, font={"size": max(16, font - 4)},
+        fig.write(
+            x=len(rows[1]) - 0.5, y=y + tall / 2 + 0.62, xanchor="right", yanchor="top", xshift=-4,
+            text=text.literal(block), font={"size": max(16, font - 4)},
         )  # fmt: skip
         # From the end of the first row, down and back to the block's first box.
         last, turn = len(steps) - 1, -(tall / 2 + 0.25)
-        fig.add_shape(
-            type="path", path=f"M {last},{-tall / 2} L {last},{turn} L 0,{turn}", line={"color": GREY, "width": 2}
-        )
+        fig.shape("path", path=f"M {last},{-tall / 2} L {last},{turn} L 0,{turn}", line={"color": GREY, "width": 2})
         _arrow(fig, (0, turn), (0, y + tall / 2))
-    return fig
+    return fig.figure()
 
 
-def _arrow(fig: go.Figure, start: tuple[float, float], end: tuple[float, float]) -> None:
-    fig.add_annotation(
+def _arrow(fig: Sketch, start: tuple[float, float], end: tuple[float, float]) -> None:
+    fig.write(
         x=end[0], y=end[1], ax=start[0], ay=start[1], xref="x", yref="y", axref="x", ayref="y", text="", showarrow=True,
         arrowhead=2, arrowsize=1.2, arrowwidth=2, arrowcolor=GREY,
     )  # fmt: skip

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tinput.figures import labels as text
 from tinput.figures.colour import GREY, OKABE_ITO, SEQUENTIAL
-from tinput.figures.style import Axis, as_array, count, draw_axis, figure, number, size
+from tinput.figures.style import INK, Axis, Sketch, as_array, count, draw_axis, number, size
 
 __all__ = ["scatter"]
 
@@ -54,7 +54,7 @@ def scatter(
     height = height or (600 if large else 500)
     names = None if labels is None else [str(label) for label in labels][::step]
     at = np.arange(0, n, step) if positions is None else np.asarray(positions)[::step]
-    fig = figure(
+    fig = Sketch(
         large=large,
         height=height,
         description=_describe(array, names, n, x_title, y_title, notes),
@@ -64,16 +64,13 @@ def scatter(
     draw_axis(fig, "x", Axis(x_title, array[:, 0]), large=large, room=700, note=notes, showgrid=True)
     draw_axis(fig, "y", Axis(y_title, array[:, 1]), large=large, room=height - 130, showgrid=True)
     low, high = _span(array)
-    fig.update_layout(xaxis={"range": [low[0], high[0]]}, yaxis={"range": [low[1], high[1]]})
+    fig.set(xaxis={"range": [low[0], high[0]]}, yaxis={"range": [low[1], high[1]]})
     if equal:
-        fig.update_layout(yaxis={"scaleanchor": "x", "scaleratio": 1})
+        fig.set(yaxis={"scaleanchor": "x", "scaleratio": 1})
     if path:
-        fig.add_trace(
-            go.Scatter(
+        fig.trace("scatter",
                 x=array[:, 0], y=array[:, 1], mode="lines", line={"color": GREY, "width": 1}, hoverinfo="skip",
-                showlegend=False, name="in order",
-            )
-        )  # fmt: skip
+                showlegend=False, name="in order")  # fmt: skip
     marker: dict[str, Any] = {"size": 10 if n <= 200 else 6, "color": colour, "line": {"width": 0}}
     if values is not None:
         font = size(large)
@@ -81,8 +78,8 @@ def scatter(
             "color": as_array(values).ravel()[::step],
             "colorscale": [[i / (len(SEQUENTIAL) - 1), shade] for i, shade in enumerate(SEQUENTIAL)],
             "colorbar": {
-                "title": {"text": text.literal(value_title), "side": "right", "font": {"size": font}},
-                "tickfont": {"size": font},
+                "title": {"text": text.literal(value_title), "side": "right", "font": {"size": font, "color": INK}},
+                "tickfont": {"size": font, "color": INK},
                 "thickness": 16,
                 "outlinewidth": 0,
                 "len": 1,
@@ -91,25 +88,22 @@ def scatter(
     hover = f"{text.literal(x_title)} %{{x:.3~g}}<br>{text.literal(y_title)} %{{y:.3~g}}<extra></extra>"
     common = {"x": array[:, 0], "y": array[:, 1], "marker": marker, "showlegend": False, "name": "points"}
     if names is None:
-        fig.add_trace(
-            go.Scatter(**common, mode="markers", hovertext=[f"position {i}" for i in at.tolist()],
-                       hovertemplate=f"%{{hovertext}}<br>{hover}")
-        )  # fmt: skip
-        return fig
+        fig.trace("scatter", **common, mode="markers", hovertext=[f"position {i}" for i in at.tolist()],
+                       hovertemplate=f"%{{hovertext}}<br>{hover}")  # fmt: skip
+        return fig.figure()
     placed = place(array, names, size(large), 850, height - 130, equal=equal)
-    fig.add_trace(
-        go.Scatter(
-            **common,
-            mode="markers+text",
-            text=["" if where is None else text.literal(name, 16) for name, where in zip(names, placed, strict=True)],
-            textposition=[where or "top center" for where in placed],
-            textfont={"size": size(large)},
-            cliponaxis=False,
-            hovertext=[f"{text.literal(name)}, position {i}" for name, i in zip(names, at.tolist(), strict=True)],
-            hovertemplate=f"%{{hovertext}}<br>{hover}",
-        )
+    fig.trace(
+        "scatter",
+        **common,
+        mode="markers+text",
+        text=["" if where is None else text.literal(name, 16) for name, where in zip(names, placed, strict=True)],
+        textposition=[where or "top center" for where in placed],
+        textfont={"size": size(large)},
+        cliponaxis=False,
+        hovertext=[f"{text.literal(name)}, position {i}" for name, i in zip(names, at.tolist(), strict=True)],
+        hovertemplate=f"%{{hovertext}}<br>{hover}",
     )
-    return fig
+    return fig.figure()
 
 
 def place(

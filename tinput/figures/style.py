@@ -18,22 +18,24 @@ from numpy.typing import NDArray
 from tinput.figures import labels as text
 from tinput.window import Window
 
-__all__ = ["Axis", "as_array", "count", "dtype_of", "figure", "log_ticks", "meta", "number", "size"]
+__all__ = ["INK", "Axis", "Sketch", "as_array", "count", "dtype_of", "log_ticks", "meta", "number", "size"]
 
 CLEAR = "rgba(0,0,0,0)"
 GRID = "rgba(128,132,149,0.25)"
 PLOT_WIDTH = 700  # pixels that a plot has at least beside the sidebar of a 1280 wide window
-_FONT = {"color": "#31333f", "family": "Source Sans, Source Sans Pro, sans-serif"}
+# Streamlit's page draws in its strongest text colour, dark or light, whatever a figure says is #000037 (GRAY_90 in its
+# streamlit_plotly_theme.py); its theme's own choice for axes is a grey that a projector loses. A notebook shows navy.
+INK = "#000037"
+_FONT = {"color": INK, "family": "Source Sans, Source Sans Pro, sans-serif"}
 _LINES = {"gridcolor": GRID, "zerolinecolor": GRID, "linecolor": GRID}
 # Only what a notebook needs: Streamlit overrides these by the theme's own.
-TEMPLATE = go.layout.Template(
-    layout={
+TEMPLATE = {
+    "layout": {
         "font": _FONT,
         "xaxis": {**_LINES, "showgrid": False, "automargin": True},
         "yaxis": {**_LINES, "automargin": True},
-        "colorway": ["#0072B2", "#E69F00", "#CC79A7", "#009E73", "#56B4E9", "#D55E00", "#999999"],
     }
-)
+}
 
 
 def size(large: bool) -> int:
@@ -87,37 +89,64 @@ class Axis:
         return _plural(self.title.split(",")[0].split(" (")[0])
 
 
-def figure(*, large: bool, height: int, description: str, note: str = "", **layout: Any) -> go.Figure:
-    """An empty figure in the common style. `description` is its alt text, `note` what was left out and the dtype."""
-    font = size(large)
-    fig = go.Figure()
-    fig.update_layout(
-        template=TEMPLATE,
-        paper_bgcolor=CLEAR,
-        plot_bgcolor=CLEAR,
-        font={"size": font},
-        height=height,
-        margin={"l": 8, "r": 8, "t": 34, "b": 8, "pad": 2},
-        hoverlabel={"font": {"size": font}, "align": "left"},
-        hovermode="closest",
-        legend={
-            "orientation": "h",
-            "x": 0,
-            "xanchor": "left",
-            "y": 1.0,
-            "yanchor": "bottom",
-            "font": {"size": font},
-            "title": {"font": {"size": font}},
-            "itemsizing": "constant",
-            "itemwidth": 40,
-            "traceorder": "normal",
-            "bgcolor": CLEAR,
-        },
-        modebar={"bgcolor": CLEAR, "color": "#808495", "activecolor": "#0072B2"},
-        meta={"description": description, "note": note},
-    )
-    fig.update_layout(**layout)
-    return fig
+class Sketch:
+    """A figure in the making, in plain dicts: Plotly checks every property that is set on its own objects, which for a
+    page of heads takes longer than all else (a test checks them instead).
+    """
+
+    def __init__(self, *, large: bool, height: int, description: str, note: str = "", **layout: Any):
+        """`description` is the figure's alt text, `note` what was left out and the dtype."""
+        font = size(large)
+        self.traces: list[dict[str, Any]] = []
+        self.shapes: list[dict[str, Any]] = []
+        self.words: list[dict[str, Any]] = []
+        self.layout: dict[str, Any] = {
+            "template": TEMPLATE,
+            "paper_bgcolor": CLEAR,
+            "plot_bgcolor": CLEAR,
+            "font": {"size": font, "color": INK},
+            "height": height,
+            "margin": {"l": 8, "r": 8, "t": 34, "b": 8, "pad": 2},
+            "hoverlabel": {"font": {"size": font}, "align": "left"},
+            "hovermode": "closest",
+            "legend": {
+                "orientation": "h",
+                "x": 0,
+                "xanchor": "left",
+                "y": 1.0,
+                "yanchor": "bottom",
+                "font": {"size": font},
+                "title": {"font": {"size": font}},
+                "itemsizing": "constant",
+                "itemwidth": 40,
+                "traceorder": "normal",
+                "bgcolor": CLEAR,
+            },
+            "modebar": {"bgcolor": CLEAR, "color": "#808495", "activecolor": "#0072B2"},
+            "meta": {"description": description, "note": note},
+        }
+        self.set(**layout)
+
+    def set(self, **layout: Any) -> None:
+        """Change the layout; a dict changes only what it names."""
+        for name, value in layout.items():
+            old = self.layout.get(name)
+            self.layout[name] = {**old, **value} if isinstance(old, dict) and isinstance(value, dict) else value
+
+    def trace(self, kind: str, **properties: Any) -> None:
+        """Add a trace: "heatmap", "scatter", "bar"."""
+        self.traces.append({"type": kind, **{name: value for name, value in properties.items() if value is not None}})
+
+    def shape(self, kind: str, **properties: Any) -> None:
+        self.shapes.append({"type": kind, **properties})
+
+    def write(self, text: str, **properties: Any) -> None:
+        """Write words, escaped already, somewhere on the figure."""
+        self.words.append({"text": text, "showarrow": False, **properties})
+
+    def figure(self) -> go.Figure:
+        layout = {**self.layout, "shapes": self.shapes, "annotations": self.words}
+        return go.Figure({"data": self.traces, "layout": layout}, _validate=False)
 
 
 def meta(fig: go.Figure) -> dict[str, Any]:
@@ -126,7 +155,7 @@ def meta(fig: go.Figure) -> dict[str, Any]:
     return layout.meta or {}
 
 
-def draw_axis(fig: go.Figure, letter: str, axis: Axis, *, large: bool, room: float, note: str = "", **more) -> None:
+def draw_axis(fig: Sketch, letter: str, axis: Axis, *, large: bool, room: float, note: str = "", **more: Any) -> None:
     """Set the x or y axis of a figure with one plot.
 
     room: pixels along the axis
@@ -136,8 +165,8 @@ def draw_axis(fig: go.Figure, letter: str, axis: Axis, *, large: bool, room: flo
         f"<br><span style='font-size:{font}px'>{text.literal(note)}</span>" if note else ""
     )
     style = {
-        "title": {"text": title, "font": {"size": font + 1}, "standoff": 8},
-        "tickfont": {"size": font},
+        "title": {"text": title, "font": {"size": font + 1, "color": INK}, "standoff": 8},
+        "tickfont": {"size": font, "color": INK},
         "type": axis.kind,
         "automargin": True,
         "zeroline": False,
@@ -146,7 +175,7 @@ def draw_axis(fig: go.Figure, letter: str, axis: Axis, *, large: bool, room: flo
     if axis.labels is None:
         if letter == "x":
             style.setdefault("nticks", 12)
-        fig.update_layout({f"{letter}axis": style})
+        fig.set(**{f"{letter}axis": style})
         return
     cut = 16 if letter == "y" else 12
     shown = [text.literal(label, cut) for label in axis.labels]
@@ -175,10 +204,10 @@ def draw_axis(fig: go.Figure, letter: str, axis: Axis, *, large: bool, room: flo
         "ticks": "",
         "showgrid": False,
     }
-    fig.update_layout({f"{letter}axis": hidden, f"{letter}axis2": visible})
+    fig.set(**{f"{letter}axis": hidden, f"{letter}axis2": visible})
     # An axis without a trace is not drawn.
-    fig.add_trace(
-        go.Scatter(x=[None], y=[None], hoverinfo="skip", showlegend=False, name="", **{f"{letter}axis": f"{letter}2"})
+    fig.trace(
+        "scatter", x=[None], y=[None], hoverinfo="skip", showlegend=False, name="", **{f"{letter}axis": f"{letter}2"}
     )
 
 
@@ -196,7 +225,7 @@ def log_ticks(*arrays: Any) -> dict[str, Any]:
     if not flat.size:
         return {}
     low, high = float(np.log10(flat.min())), float(np.log10(flat.max()))
-    room = max(0.04 * (high - low), 0.05)
+    room = max(0.04 * (high - low), 0.05 if high - low > 0.5 else 0.2)  # 1, 2 or 5 is always in sight
     first, last = int(np.floor(low - room)), int(np.ceil(high + room))
     if high - low < 2.6:
         values = [m * 10.0**p for p in range(first, last + 1) for m in (1, 2, 5)]
