@@ -21,7 +21,7 @@ VARIABLE = "TINPUT_MODELS"
 CONFIG = "config.json"
 LONGEST_CONFIG = 50_000_000  # bytes; the longest published ones, with a label for each class, have about 2 MB
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w][\w.-]*")
-DEEPEST = 3  # below a root: owner/name, and the Hub cache's models--owner--name/snapshots/commit
+DEEPEST = 4  # below a root: owner/name, and the Hub cache's hub/models--owner--name/snapshots/commit
 
 
 @dataclass(frozen=True)
@@ -117,10 +117,10 @@ def allowed(path: str | Path, loopback: bool) -> bool:
 
 def listed() -> list[Path]:
     """The model folders inside TINPUT_MODELS: those with a config.json that names a model_type, sorted, at most 500."""
-    found: list[Path] = []
+    found: dict[Path, Path] = {}  # links resolved -> as it is reached
     for root in roots():
         _gather(root, root, 0, found)
-    return sorted(dict.fromkeys(found))[:500]
+    return sorted(found.values())[:500]
 
 
 def read_config(folder: Path) -> dict[str, Any]:
@@ -171,9 +171,12 @@ def _bundled(asked: str, names: tuple[str, ...]) -> str | None:
 
 def _folder(asked: str) -> Path:
     try:
+        if "\0" in asked or len(asked.encode()) > 4096:  # a lone surrogate raises
+            raise ValueError
         return Path(os.path.abspath(Path(asked).expanduser()))
-    except (RuntimeError, ValueError):  # ~nobody; a NUL
-        raise NotFound(f"{asked!r} is no path; give a bundled name such as tinput/rope, or a model's folder.") from None
+    except (RuntimeError, ValueError):  # ~nobody
+        shown = repr(asked[:60]) + ("…" if len(asked) > 60 else "")
+        raise NotFound(f"{shown} is no path; give a bundled name such as tinput/rope, or a model's folder.") from None
 
 
 def _kind(path: Path) -> str:
@@ -198,13 +201,14 @@ def _instead(folder: Path) -> str:
     return f" (a folder inside it has one: {inside[0]})" if inside else ""
 
 
-def _gather(folder: Path, root: Path, depth: int, found: list[Path]) -> None:
+def _gather(folder: Path, root: Path, depth: int, found: dict[Path, Path]) -> None:
     try:
-        if not folder.resolve().is_relative_to(root):
+        real = folder.resolve()
+        if not real.is_relative_to(root):
             return
         if (folder / CONFIG).is_file():  # a model; what lies inside it (1_Pooling) is none
             read_config(folder)
-            found.append(folder)
+            found.setdefault(real, folder)
             return
         if depth < DEEPEST:
             for inside in sorted(folder.iterdir()):
