@@ -1,3 +1,4 @@
+# pyright: reportAttributeAccessIssue=false, reportOptionalMemberAccess=false, reportOptionalSubscript=false
 """The pixels: each label as the browser shows it, on the axis and in the hover box."""
 
 from itertools import pairwise

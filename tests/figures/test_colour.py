@@ -1,3 +1,4 @@
+# pyright: reportAttributeAccessIssue=false, reportOptionalMemberAccess=false, reportOptionalSubscript=false
 """Colour scales: even for the colour-blind means that lightness alone tells the order."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# pyright: reportAttributeAccessIssue=false, reportOptionalMemberAccess=false, reportOptionalSubscript=false
 """What all figures promise."""
 
 import json
@@ -27,7 +28,7 @@ def test_plotly_knows_every_property(kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_numbers_go_as_typed_arrays(kind):
-    for trace in json.loads(make(kind).to_json())["data"]:
+    for trace in json.loads(make(kind).to_json() or "")["data"]:
         for name in ("x", "y", "z", "customdata"):
             value = trace.get(name)
             assert value is None or isinstance(value, dict) or len(value) == 1, (trace["type"], name)
@@ -37,7 +38,7 @@ def test_numbers_go_as_typed_arrays(kind):
 @pytest.mark.parametrize("large", [False, True])
 def test_the_look(kind, large):
     fig = make(kind, large=large)
-    layout = json.loads(fig.to_json())["layout"]
+    layout = json.loads(fig.to_json() or "")["layout"]
     sizes = [value for path, value in walk(layout) if path[-2:] in (("font", "size"), ("tickfont", "size"))]
     assert sizes
     assert min(sizes) >= (18 if large else 14)
@@ -51,7 +52,7 @@ def test_the_look(kind, large):
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_word_is_left_as_markup(kind):
     ours = ("<br>", "<b>", "</b>", "</span>", "<extra></extra>")
-    for path, value in walk(json.loads(make(kind).to_json())):
+    for path, value in walk(json.loads(make(kind).to_json() or "")):
         if isinstance(value, str) and "meta" not in path and path[-1] not in ("bdata", "d"):
             for tag in ours:
                 value = value.replace(tag, "")

@@ -1,3 +1,4 @@
+# pyright: reportAttributeAccessIssue=false, reportOptionalMemberAccess=false, reportOptionalSubscript=false
 """Labels are text: cases.md's 1 to 3, as strings here and as pixels in test_browser."""
 
 import html

@@ -6,7 +6,7 @@ import csv
 import io
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import plotly.graph_objects as go
@@ -32,7 +32,7 @@ def to_csv(fig: go.Figure, header: Mapping[str, Any] | Sequence[str] = ()) -> st
     for line in lines:
         out.write("# " + " ".join(str(line).split()) + "\n")
     writer = csv.writer(out, lineterminator="\n")
-    heat = [trace for trace in fig.data if trace.type == "heatmap"]
+    heat = [trace for trace in _traces(fig) if trace.type == "heatmap"]
     if heat:
         writer.writerows(_matrix(fig, heat))
     elif "steps" in about:
@@ -49,7 +49,7 @@ def _matrix(fig: go.Figure, traces: Sequence[Any]) -> Iterator[list[str]]:
         z = np.asarray(trace.z)
         rows, columns = _places(trace, "y", z.shape[0]), _places(trace, "x", z.shape[1])
         cells = [[_number(value) if np.isfinite(value) else "" for value in line] for line in z]
-        for mark in fig.data:
+        for mark in _traces(fig):
             if mark.meta in ("NaN", "inf"):  # cells that are marked in place of a colour
                 for i, j in zip(np.searchsorted(rows, mark.y), np.searchsorted(columns, mark.x), strict=True):
                     cells[i][j] = mark.meta
@@ -66,7 +66,7 @@ def _matrix(fig: go.Figure, traces: Sequence[Any]) -> Iterator[list[str]]:
 
 
 def _points(fig: go.Figure) -> Iterator[list[str]]:
-    shown = [t for t in fig.data if t.type in ("scatter", "bar") and (t.hoverinfo != "skip" or t.meta == "band")]
+    shown = [t for t in _traces(fig) if t.type in ("scatter", "bar") and (t.hoverinfo != "skip" or t.meta == "band")]
     if not shown:
         raise ValueError("this figure shows no numbers")
     several = len(shown) > 1
@@ -84,6 +84,10 @@ def _points(fig: go.Figure) -> Iterator[list[str]]:
             row += [] if point is None else point[i]
             row += [cell for *_, names in columns for cell in names[i]]
             yield row + ([_number(value) for value in trace.customdata[i]] if extra else [])
+
+
+def _traces(fig: go.Figure) -> tuple[Any, ...]:
+    return cast("tuple[Any, ...]", fig.data)
 
 
 def _axis(fig: go.Figure, trace: Any, letter: str) -> Any:
