@@ -12,14 +12,14 @@ import re
 import threading
 import unicodedata
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from tinput.errors import BadText
 
-__all__ = ["Flag", "Group", "TokenStage", "Tokens", "stages", "tokenize"]
+__all__ = ["Flag", "Group", "TokenStage", "Tokens", "stages", "tokenize", "vocabulary_labels"]
 
 Span = tuple[int, int]
 
@@ -216,6 +216,19 @@ def stages(tokenizer: Any, text: str) -> tuple[TokenStage, ...]:
     extra = len(full.ids) - len(plain.ids)
     does = f"{_parts(backend.post_processor) or 'none'}: adds {extra} special token(s)"
     return first, second, third, TokenStage("post-processor", does, whole)
+
+
+def vocabulary_labels(tokenizer: Any, ids: Sequence[int]) -> tuple[str, ...]:
+    """What to show for entries of the vocabulary on their own, as `Tokens.labels` shows them; an id without one as #id."""
+    kept = _kept(tokenizer)
+    if kept is None:
+        with _slow_lock:
+            pieces = [str(piece) for piece in tokenizer.convert_ids_to_tokens(list(ids))]
+        return tuple(_crop(_visible(piece) or "(empty)") for piece in pieces)
+    names = [kept.backend.id_to_token(i) for i in ids]
+    pieces = tuple(name if name is not None else f"#{i}" for i, name in zip(ids, names, strict=True))
+    raw = tuple(b"" if name is None else kept.bytes_of(i, name) for i, name in zip(ids, names, strict=True))
+    return Tokens(tuple(ids), pieces, raw, (None,) * len(ids), tuple(i in kept.special for i in ids)).labels
 
 
 def check_text(text: str) -> None:
