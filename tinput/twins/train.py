@@ -32,7 +32,7 @@ __all__ = ["Data", "evaluate", "main", "train"]
 
 CONTEXT = 256  # tokens; about 700 bytes of English prose
 BATCH = 8
-STEPS = 1500
+STEPS = 1000
 LEARNING_RATE = 1e-2  # of both optimizers: Muon's steps are scaled to the size of AdamW's
 WARMUP = 60  # steps
 HELD_OUT_BYTES = 6000  # kept beside the weights, to check them by
@@ -132,7 +132,7 @@ def schedule(step: int, steps: int) -> float:
 
 
 @torch.no_grad()
-def evaluate(model: TwinForCausalLM, tokens: Tensor, length: int, total: int = 64 * 1024) -> float | None:
+def evaluate(model: TwinForCausalLM, tokens: Tensor, length: int, total: int = 32 * 1024) -> float | None:
     """The mean loss of the text's first `total` tokens cut in pieces of `length`, in nats a token.
 
     None where the model's position table is shorter than that. Each piece is predicted from its second token on.
