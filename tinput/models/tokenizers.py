@@ -32,36 +32,39 @@ def load(folder: Path) -> tuple[Any | None, str]:
                 f"{folder} has its vocabulary as {pieces[0]} only, which wants the package sentencepiece; install it, "
                 "or save a tokenizer.json with transformers' AutoTokenizer where it is installed."
             )
-    if reason := _remote(folder):
-        return None, reason
-    from transformers import AutoTokenizer
+    settings = _settings(folder)
+    if isinstance(settings, str):
+        return None, settings
+    coded = settings.get("auto_map")
+    coded = coded.get("AutoTokenizer") if isinstance(coded, dict) else coded
+    if coded and not (folder / "tokenizer.json").is_file():
+        return None, f"The tokenizer in {folder} is code that comes with the checkpoint, which is never run here."
+    from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
+    kind = PreTrainedTokenizerFast if coded else AutoTokenizer  # tokenizer.json says it all without the code
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+            tokenizer = kind.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     except Exception as error:  # whatever transformers and its parsers make of a broken file
         return None, f"The tokenizer in {folder} cannot be read: {_short(error)}."
-    if tokenizer is None or len(tokenizer) == 0:
+    if tokenizer is None or len(tokenizer) <= len(set(tokenizer.all_special_ids)):
         return None, f"The tokenizer in {folder} has an empty vocabulary; download its files again."
     return tokenizer, ""
 
 
-def _remote(folder: Path) -> str:
-    """Why a tokenizer that comes as code cannot be used; empty if it does not, or transformers has it anyway."""
+def _settings(folder: Path) -> dict[str, Any] | str:
+    """tokenizer_config.json, empty if there is none; a sentence if it cannot be understood."""
+    path = folder / "tokenizer_config.json"
     try:
-        settings = json.loads((folder / "tokenizer_config.json").read_bytes())
-    except OSError:
-        return ""
+        settings = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        return f"{path} cannot be read: {error.strerror or error}."
     except (ValueError, RecursionError) as error:
-        return f"{folder / 'tokenizer_config.json'} is no JSON ({_short(error)}); download it again."
-    if not isinstance(settings, dict):
-        return f"{folder / 'tokenizer_config.json'} holds no JSON object; download it again."
-    coded = settings.get("auto_map")
-    coded = coded.get("AutoTokenizer") if isinstance(coded, dict) else coded
-    if coded and not (folder / "tokenizer.json").is_file():
-        return f"The tokenizer in {folder} is code that comes with the checkpoint, which is never run here."
-    return ""
+        return f"{path} is no JSON ({_short(error)}); download it again."
+    return settings if isinstance(settings, dict) else f"{path} holds no JSON object; download it again."
 
 
 def _has(package: str) -> bool:
