@@ -6,7 +6,7 @@ from tinput.ui import kit, whatif, words
 
 page = kit.start("What happens to a text before the first block?")
 trace, large = page.trace, kit.large()
-schemes = [SCHEMES[name] for name in page.model.schemes]
+schemes = [SCHEMES[name] for name in page.model.schemes if name in SCHEMES]
 norms = [i for i, stage in enumerate(trace.stages) if stage.role == "norm"]
 
 before, inside, marked, possible = words.path_of(schemes, norm=bool(norms))

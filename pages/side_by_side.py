@@ -1,6 +1,7 @@
 """What differs when the same sentence goes into two models?"""
 
 from tinput import figures, measure
+from tinput.positions import SCHEMES
 from tinput.ui import injected, kit, sources, words
 
 page = kit.start("What differs when the same sentence goes into two models?")
@@ -55,13 +56,13 @@ elif part == "Block inputs":
 
 else:
     for side, name, code in ((page, names[0], "trace"), (other, names[1], "other")):
-        for number, item in enumerate(side.trace.effects or (None,)):
-            scheme = injected.scheme_of(side, number)
-            with kit.panel(f"{name}: {scheme.LABEL}, {scheme.INJECTION}") as panel:
-                effect = item.effect if item else None
-                figure, call = injected.picture(side, effect, f"{code}.effects[{number}].effect", large=large)
+        for number, item in enumerate(side.trace.effects):
+            scheme = SCHEMES.get(item.scheme)
+            with kit.panel(f"{name}: {words.label(item.scheme)}{f', {scheme.INJECTION}' if scheme else ''}") as panel:
+                figure, call = injected.picture(side, item, f"{code}.effects[{number}].effect", large=large)
                 if figure is None:
                     kit.sentences(call)
                 else:
                     page.show(figure, f"effect-{code}-{number}", code=f"{second}{call}")
-                panel.say(*(scheme.notice(effect, side.positions) if effect else ()), formula=scheme.FORMULA)
+                if scheme and item.effect is not None:
+                    panel.say(*scheme.notice(item.effect, side.positions), formula=scheme.FORMULA)

@@ -219,7 +219,7 @@ def stages(tokenizer: Any, text: str) -> tuple[TokenStage, ...]:
 
 
 def vocabulary_labels(tokenizer: Any, ids: Sequence[int]) -> tuple[str, ...]:
-    """What to show for entries of the vocabulary on their own, as `Tokens.labels` shows them; an id without one as #id."""
+    """What to show for entries of the vocabulary, as `Tokens.labels` shows them; #id for an id without one."""
     kept = _kept(tokenizer)
     if kept is None:
         with _slow_lock:

@@ -13,10 +13,11 @@ import streamlit as st
 import torch
 
 from tinput import measure
-from tinput.models import open_model
+from tinput.open import open_model
+from tinput.tokens import vocabulary_labels
 
 if TYPE_CHECKING:
-    from tinput.models import Model
+    from tinput.open import Model
     from tinput.record import Trace
     from tinput.tokens import Tokens
 
@@ -63,4 +64,5 @@ def nearest(name: str, stamp: Stamp, token_id: int, k: int, revision: str | None
     opened = model(name, stamp, revision)
     vector = opened.embedding_rows(torch.tensor([token_id]))[0]
     found = measure.nearest(opened.embedding_rows, vector, k, count=opened.vocab_size, without=token_id)
-    return list(zip(opened.labels(found.index.tolist()), found.cosine.tolist(), strict=True))
+    labels = vocabulary_labels(opened.tokenizer, found.index.tolist())
+    return list(zip(labels, found.cosine.tolist(), strict=True))

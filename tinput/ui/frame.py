@@ -41,14 +41,12 @@ def sidebar() -> None:
         for name, example in examples.EXAMPLES.items():
             st.button(name, on_click=set_text, args=(example,), key=f"example-{name}", type="tertiary")
     by_path = kit.may_type_paths()
-    st.selectbox(
+    more = "Or type the path of a folder with a model." if by_path else "More: the folders that the server lists."
+    kit.model_choice(
         "Model",
-        sources.offered(),
         key="model",
-        bind="query-params",
-        accept_new_options=True,
-        help="The bundled six differ in their position scheme alone. "
-        + ("Or type the path of a folder with a model." if by_path else "More: folders that the server lists."),
+        default=sources.DEFAULT_MODEL,
+        help=f"The bundled six differ in their position scheme alone. {more}",
     )
     if by_path:
         st.html(literal.paragraphs(["Or type the path of a folder that holds a model."], "note"))

@@ -5,29 +5,25 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tinput import figures
-from tinput.positions import SCHEMES, Add, Bias, Content, Rotate
+from tinput.positions import Add, Bias, Content, Rotate
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
+    from tinput.record import LayerEffect
     from tinput.ui.kit import Page
 
-__all__ = ["picture", "scheme_of"]
+__all__ = ["picture"]
 
 HEADS = 8  # at most so many heads side by side
 
 
-def scheme_of(page: Page, number: int) -> Any:
-    """The scheme module behind the text's effect of that number."""
-    names = page.trace.schemes or page.model.schemes or ("none",)
-    return SCHEMES[names[min(number, len(names) - 1)]]
-
-
-def picture(page: Page, effect: Any, call: str, *, large: bool) -> tuple[Figure | None, str]:
+def picture(page: Page, item: LayerEffect, call: str, *, large: bool) -> tuple[Figure | None, str]:
     """(figure, the Python that makes it) for an effect; (None, a sentence) where there is no picture.
 
     call: how the code names the effect, such as "trace.effects[0].effect"
     """
+    effect = item.effect
     common: dict[str, Any] = {"positions": page.place, "dtype": page.trace.dtype, "large": large}
     match effect:
         case Add():
@@ -54,6 +50,8 @@ def picture(page: Page, effect: Any, call: str, *, large: bool) -> tuple[Figure 
                 "tinput.figures.panels(scores, [f'head {h}' for h in range(len(scores))],\n"
                 "                      trace.tokens.labels, trace.tokens.labels, value_title='bias')"
             )
+    if effect is None:
+        return None, f"It could not be recorded: {item.reason}."
     return None, "Nothing enters from position: there is no tensor to show."
 
 

@@ -33,13 +33,13 @@ from tinput import figures
 from tinput.errors import TinputError, TooLong
 from tinput.models import files
 from tinput.positions import SCHEMES
-from tinput.ui import cache, literal, sources
+from tinput.ui import cache, literal, sources, words
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
     from torch import Tensor
 
-    from tinput.models import Model
+    from tinput.open import Model
     from tinput.record import Trace
     from tinput.tokens import Tokens
 
@@ -139,7 +139,7 @@ class Page:
         """Say that the model does not have this scheme (a module of `positions`); True when it does not."""
         if self.has(scheme.NAME):
             return False
-        own = " and ".join(SCHEMES[name].LABEL for name in self.model.schemes) or "no position scheme"
+        own = " and ".join(words.label(name) for name in self.model.schemes)
         st.html(
             f'<div class="whatif">{literal.inline("What if: ")}<b>{literal.inline(self.name)}</b>'
             f"{literal.inline(f' has {own}. The pictures show what {scheme.LABEL} would do at its sizes.')}</div>"
@@ -190,7 +190,8 @@ class Page:
         code: the lines after `model` and `trace` that make the figure in a notebook; the last one is the figure
         csv: makes the file's text when asked; default: the numbers in the figure
         """
-        description = (figure["layout"]["meta"] or {}).get("description") or name.replace("-", " ")
+        meta: Any = figure.to_plotly_json()["layout"].get("meta") or {}
+        description = meta.get("description") or name.replace("-", " ")
         st.plotly_chart(
             figure,
             key=f"figure-{name}",
@@ -297,31 +298,28 @@ def header(page: Page, *, strip: bool = True) -> str:
     titles = [f"token {i} · id {ids[i]} · position {positions[i]}" for i in range(page.seq)]
     parts = [literal.strip(page.labels, titles, page.tokens.special)] if strip else []
     parts.append('<div class="badges">')
-    parts += [_scheme_badge(name, page.model.reason) for name in page.model.schemes or ("none",)]
+    parts += [_scheme_badge(name, page.model.reason) for name in page.model.schemes]
     parts.append(_agreement_badge(page.trace))
     parts.append("</div>")
     said = [f"Shown: {page.cut}."] if page.cut else []
-    said += [flag.message for flag in page.tokens.flags]
+    said += [*page.trace.notes, *(flag.message for flag in page.tokens.flags)]
     if said:
         parts.append(literal.paragraphs(said, "note"))
     return "".join(parts)
 
 
 def _scheme_badge(name: str, reason: str) -> str:
-    scheme = SCHEMES[name]
+    scheme = SCHEMES.get(name)
+    if scheme is None:
+        return literal.badge("a scheme that the textbook does not have", GREY, reason)
     return literal.badge(f"{scheme.LABEL}: {scheme.INJECTION}", scheme.COLOUR, reason)
 
 
 def _agreement_badge(trace: Trace) -> str:
-    """Green when recorded and textbook agree, red when not, grey when nothing can be compared; both sizes in words."""
+    """Green when recorded and textbook agree, red when not, grey when nothing can be compared; the message in full."""
     agreement = trace.agreement
-    if agreement.ok is None and agreement.max_abs_diff is None:
-        return literal.badge("nothing to compare", GREY, trace.textbook_reason or agreement.message)
-    sizes = f"max |Δ| = {agreement.max_abs_diff:.2g}, tolerance {agreement.tolerance:.2g}"
-    if agreement.ok is None:
-        return literal.badge(f"no verdict: {sizes}", GREY, agreement.message)
-    colour, verdict = (GREEN, "matches the textbook") if agreement.ok else (RED, "differs from the textbook")
-    return literal.badge(f"{verdict}: {sizes}", colour, agreement.message)
+    colour = {True: GREEN, False: RED, None: GREY}[agreement.ok]
+    return literal.badge(agreement.message, colour, trace.textbook_reason)
 
 
 # --- words ------------------------------------------------------------------------------------------------------------
@@ -463,10 +461,18 @@ def columns(widths: int | Sequence[int]) -> Any:
     return st.columns(widths, gap="medium", vertical_alignment="bottom")
 
 
-def model_choice(label: str, *, key: str, default: str) -> str:
-    """A second model, chosen as the first one is in the sidebar."""
-    options = sources.offered()
-    chosen = st.selectbox(label, options, options.index(default), key=key, bind="query-params", accept_new_options=True)
+def model_choice(label: str, *, key: str, default: str, help: str | None = None) -> str:
+    """A model out of the list, or typed. The answer is only a name: `open_page` says what may be opened."""
+    options = sources.offered(st.session_state.get(key) or st.query_params.get(key))
+    chosen = st.selectbox(
+        label,
+        options,
+        options.index(default),
+        key=key,
+        bind="query-params",
+        accept_new_options=True,
+        help=help,
+    )
     return chosen or default
 
 

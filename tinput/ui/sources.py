@@ -18,9 +18,10 @@ DEFAULT_MODEL, SECOND_MODEL = NAMES[0], NAMES[2]  # what the app opens with, and
 _FORWARDED = ("x-forwarded-for", "x-forwarded-host", "forwarded", "x-real-ip")
 
 
-def offered() -> tuple[str, ...]:
-    """What the model list shows, first to last: bundled names, then paths of the server's own folders."""
-    return (*NAMES, *map(str, files.listed()))
+def offered(typed: str | None = None) -> tuple[str, ...]:
+    """What the model list shows, first to last: bundled names, paths of the server's own folders, what was typed."""
+    known = (*NAMES, *map(str, files.listed()))
+    return known if not typed or typed in known else (*known, typed)
 
 
 def is_loopback(host: str | None) -> bool:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tinput.record import Stage
     from tinput.ui.kit import Page
 
-__all__ = ["Fact", "alike", "does", "facts", "facts_table", "path_of", "shape", "tokens_apart"]
+__all__ = ["Fact", "alike", "does", "facts", "facts_table", "label", "path_of", "shape", "tokens_apart"]
 
 # By the role that the recorder gives a stage.
 _ROLES = {
@@ -35,6 +35,11 @@ _OTHER = "An operation of this model's own on the way to the first block."
 def does(stage: Stage) -> str:
     """What a stage does, in a sentence."""
     return _ROLES.get(getattr(stage, "role", ""), _OTHER)
+
+
+def label(name: str) -> str:
+    """How a scheme is called on the page; the recorder may find one that the textbook has no name for."""
+    return SCHEMES[name].LABEL if name in SCHEMES else "a scheme without a name"
 
 
 def shape(values: Any) -> str:
@@ -95,8 +100,8 @@ def _facts(first: Page, second: Page) -> Iterator[tuple[str, tuple[Any, Any]]]:
     def pair(of: Callable[[Page], Any]) -> tuple[Any, Any]:
         return of(both[0]), of(both[1])
 
-    labels = lambda page: " and ".join(SCHEMES[name].LABEL for name in page.model.schemes) or "none"  # noqa: E731
-    places = lambda page: " and ".join(SCHEMES[name].INJECTION for name in page.model.schemes) or "nowhere"  # noqa: E731
+    labels = lambda page: " and ".join(map(label, page.model.schemes))  # noqa: E731
+    places = lambda page: " and ".join(SCHEMES[n].INJECTION for n in page.model.schemes if n in SCHEMES)  # noqa: E731
     yield "position scheme", pair(labels)
     yield "where it enters", pair(places)
     yield "tokens of this text", pair(lambda page: len(page.tokens.ids))
@@ -108,7 +113,8 @@ def _facts(first: Page, second: Page) -> Iterator[tuple[str, tuple[Any, Any]]]:
 def _flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
     """A nested configuration as dotted names and short texts; long lists (labels) are only counted."""
     found: dict[str, str] = {}
-    for key, value in config.items():
+    for name, value in config.items():
+        key = str(name)
         if isinstance(value, Mapping) and len(value) <= 24:
             found |= _flat(value, f"{prefix}{key}.")
         elif isinstance(value, Mapping):

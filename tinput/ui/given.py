@@ -1,0 +1,361 @@
+"""What a scheme's page starts from: the model's own numbers where it has the scheme, else the textbook's at its sizes.
+
+Every answer says which of the two it is (`own`), so that a page can label a what-if.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import streamlit as st
+import torch
+from torch import Tensor
+
+from tinput import measure
+from tinput.errors import TinputError
+from tinput.positions import Add, Bias, Rotate, alibi, relative_bias, rope, sinusoidal
+from tinput.positions.spelling import CONTEXT, HEADS, pick, text_part
+from tinput.ui import cache
+from tinput.window import Field
+
+if TYPE_CHECKING:
+    from tinput.ui.kit import Page
+
+__all__ = [
+    "Buckets",
+    "Heads",
+    "Rotation",
+    "Table",
+    "Vectors",
+    "buckets",
+    "context",
+    "heads",
+    "rotation",
+    "slopes",
+    "table",
+    "vectors",
+    "weights",
+]
+
+
+def context(page: Page) -> int:
+    """How many tokens the model was made for, as its configuration says; 0 where it does not say."""
+    return int(pick(text_part(page.model.config), *CONTEXT, "max_len") or 0)
+
+
+def _width(page: Page) -> int:
+    return int(page.trace.block_input.shape[-1])
+
+
+def _heads(page: Page) -> int:
+    attention = page.trace.attention
+    return attention.heads if attention is not None else int(pick(text_part(page.model.config), *HEADS) or 8)
+
+
+# --- added vectors ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Vectors:
+    """What is added at each position, (seq, width), the frequencies behind it (pair,), and the token's own part."""
+
+    own: bool
+    added: Tensor
+    frequencies: Tensor
+    token: Tensor | None
+
+
+def vectors(page: Page, layout: str, base: float, width: int) -> Vectors:
+    """Sinusoidal vectors for the text's positions.
+
+    layout "" and width 0: the model's; base: of the frequencies. Where all three are the model's own (a base of
+    10,000), what was recorded.
+    """
+    recorded = next((found.effect for found in page.trace.effects if found.scheme == sinusoidal.NAME), None)
+    own = isinstance(recorded, Add) and not layout and not width and base == 10_000
+    wide = width or (recorded.vectors.shape[-1] if isinstance(recorded, Add) else _width(page))
+    plan = layout or "interleaved"
+    frequencies = sinusoidal.frequencies(wide, base, plan)
+    if own:
+        assert isinstance(recorded, Add)
+        added = recorded.vectors.float()
+    else:
+        added = sinusoidal.table(page.positions, wide, base=base, layout=plan)
+    return Vectors(own, added, frequencies, _token_part(page, added))
+
+
+def _token_part(page: Page, added: Tensor) -> Tensor | None:
+    """What the added vector meets, (seq, width), as it is just before: the other input of the recorded sum."""
+    stages = page.trace.stages
+    total = next((stage for stage in reversed(stages) if stage.role == "sum"), None)
+    recorded = page.effect_of(Add)
+    if total is not None and recorded is not None and recorded.vectors.shape == total.value.shape:
+        token = total.value - recorded.vectors
+    else:
+        token = page.trace.block_input
+    return token if token.shape == added.shape else None
+
+
+# --- a learned table --------------------------------------------------------------------------------------------------
+
+_ROWS = 2048  # of a table that are looked at; every n-th of a longer one
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A table of positions. rows: (n, width); positions: (n,) int64; size: of the whole; step: every step-th is here"""
+
+    own: bool
+    rows: Tensor
+    positions: Tensor
+    size: int
+    step: int
+    name: str = ""
+    first: int = 0
+
+    @property
+    def note(self) -> str:
+        return f"1 position in {self.step} shown" if self.step > 1 else ""
+
+
+def table(page: Page) -> Table:
+    """The model's own table; without one, a table of its sizes as training would start it: noise of size 0.02."""
+    name = next((f.table for f in page.trace.effects if isinstance(f.effect, Add) and f.table is not None), None)
+    if name is not None:
+        return _own_table(page.name, page.stamp, name)
+    size = min(context(page) or 512, 512)
+    return _noise(size, _width(page))
+
+
+@st.cache_resource(max_entries=8, show_spinner=False)
+def _own_table(model: str, stamp: cache.Stamp, name: str) -> Table:
+    opened = cache.model(model, stamp)
+    first = next((i.first_row for i in opened.stack().injections if i.table == name), 0)
+    size = opened.table_size(name) - first
+    step = -(-size // _ROWS)
+    positions = torch.arange(0, size, step)
+    return Table(True, opened.table_rows(name, positions + first), positions, size, step, name, first)
+
+
+@st.cache_resource(max_entries=8, show_spinner=False)
+def _noise(size: int, width: int) -> Table:
+    rows = torch.randn(size, width, generator=torch.Generator().manual_seed(0)) * 0.02
+    return Table(False, rows, torch.arange(size), size, 1)
+
+
+@st.cache_resource(max_entries=32, show_spinner=False)
+def looked_at(key: tuple[Any, ...], what: str, _rows: Tensor, _positions: Tensor) -> Any:
+    """One of measure's answers about a table, kept: a singular value decomposition takes longer than a page may.
+
+    key: all that says which table it is
+    """
+    if what == "cosine":
+        return measure.cosine(_rows)
+    if what == "norms":
+        return measure.norms(_rows)
+    if what == "singular values":
+        return measure.singular_values(_rows)
+    if what == "periods":
+        return measure.periods(_rows)
+    if what == "components":
+        return measure.project(_rows, 8)
+    return measure.probe(_rows, _positions)
+
+
+# --- a rotation -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Rotation:
+    """How q and k are turned: angles (seq, pair), frequencies (pair,) float64, and q and k before and after.
+
+    q_before, q: (heads, seq, d_head), k_before, k: (kv_heads, seq, d_head); None where they could not be recorded
+    """
+
+    own: bool
+    angles: Tensor
+    frequencies: Tensor
+    layout: str
+    start: int
+    magnitude: float
+    scale: float
+    q_before: Tensor | None
+    q: Tensor | None
+    k_before: Tensor | None
+    k: Tensor | None
+    reason: str = ""
+
+    @property
+    def d_head(self) -> int:
+        return self.start + 2 * self.angles.shape[-1] if self.q is None else int(self.q.shape[-1])
+
+    def key_head(self, head: int) -> int:
+        """The head of k that a head of q looks at."""
+        assert self.q is not None
+        assert self.k is not None
+        return head // (self.q.shape[0] // self.k.shape[0])
+
+    def scores(self, head: int, shift: int, positions: Tensor) -> Tensor | None:
+        """scale q kT of one head, (query, key), all positions moved by `shift`; None without q and k before."""
+        if self.q_before is None or self.k_before is None:
+            return None
+        turned = rope.angles(positions + shift, self.frequencies)
+        q, k = (
+            rope.rotate(x.double(), turned, self.layout, self.start, self.magnitude)
+            for x in (self.q_before[head], self.k_before[self.key_head(head)])
+        )
+        return (self.scale * q @ k.T).float()
+
+
+def rotation(page: Page) -> Rotation:
+    """The model's rotation as recorded, or the paper's on the model's own q and k."""
+    attention, recorded = page.trace.attention, page.effect_of(Rotate)
+    q, k, scale = (None, None, 1.0) if attention is None else (attention.q, attention.k, attention.scale)
+    if isinstance(recorded, Rotate):
+        before = (None, None) if attention is None else (attention.q_before, attention.k_before)
+        reason = page.trace.attention_reason if attention is None else attention.before_reason
+        magnitude = float(torch.hypot(recorded.cos.double(), recorded.sin.double()).mean())
+        return Rotation(
+            True, recorded.angles, _frequencies(page, recorded), recorded.layout, recorded.start,
+            round(magnitude, 6), scale, before[0], q, before[1], k, reason,
+        )  # fmt: skip
+    d_head = int(q.shape[-1]) if q is not None else max(2, _width(page) // _heads(page))
+    found = rope.frequencies({"head_dim": d_head - d_head % 2, "rope_theta": 10_000.0})
+    angles = rope.angles(page.positions, found.inv_freq)
+    turned = (None, None) if q is None or k is None else tuple(rope.rotate(x, angles) for x in (q, k))
+    return Rotation(
+        False, angles.float(), found.inv_freq, "half", 0, 1.0, scale, q, turned[0], k, turned[1],
+        page.trace.attention_reason,
+    )  # fmt: skip
+
+
+def _frequencies(page: Page, recorded: Rotate) -> Tensor:
+    """The formula's frequencies of the layers that were recorded; from the angles where it has none: (pair,)."""
+    positions, config = page.positions, page.model.config
+    farthest = int(positions.argmax())
+    measured = recorded.angles[farthest].double() / max(1, int(positions[farthest]))
+    best, error = measured, float("inf")
+    for kind in dict.fromkeys([None, *rope.layer_types(config)]):
+        try:
+            found = rope.frequencies(config, layer_type=kind, seq_len=page.seq).inv_freq
+        except (ValueError, KeyError):
+            continue
+        if found.shape == measured.shape:
+            off = float((rope.angles(positions, found) - recorded.angles.double()).abs().max())
+            if off < error:
+                best, error = found, off
+    return best
+
+
+# --- biases -----------------------------------------------------------------------------------------------------------
+
+
+def slopes(page: Page) -> Tensor:
+    """The slope of each head, (heads,): the textbook's for the model's number of heads and its alibi_bias_max."""
+    config = text_part(page.model.config)
+    nested = config.get("attn_config")
+    steepest = pick(config, "alibi_bias_max") or (pick(nested, "alibi_bias_max") if isinstance(nested, dict) else None)
+    return alibi.slopes(_heads(page), bias_max=steepest or 8)
+
+
+@dataclass(frozen=True, eq=False)
+class Heads:
+    """A bias of each head on the scores: (heads, query, key), without the mask; causal: later keys are masked"""
+
+    own: bool
+    field: Field
+    causal: bool
+
+
+def heads(page: Page, scheme: str, *, symmetric: bool = False) -> Heads | None:
+    """The bias that the model adds, or the one that the scheme would; None where only a model could say (learned)."""
+    recorded = next((found.effect for found in page.trace.effects if found.scheme == scheme), None)
+    causal = is_causal(page)
+    if isinstance(recorded, Bias) and not symmetric:
+        return Heads(True, Field.of(recorded.scores), causal)
+    if scheme == alibi.NAME:
+        field = alibi.field(slopes(page), page.seq, page.seq, symmetric=symmetric or not causal)
+        return Heads(False, field, causal and not symmetric)
+    found = buckets(page)
+    if found.table is None:
+        return None
+    field = relative_bias.field(
+        found.table, page.seq, page.seq, bidirectional=found.bidirectional, max_distance=found.max_distance
+    )
+    return Heads(False, field, causal)
+
+
+def is_causal(page: Page) -> bool:
+    """Whether the first token is kept from seeing the last; yes where nothing was recorded."""
+    attention = page.trace.attention
+    if attention is None or page.seq < 2:
+        return page.trace.stack == "decoder"
+    corner = attention.mask[0].window((0, 1), (page.seq - 1, page.seq)).values
+    return bool(corner[0, 0] < -1e29)
+
+
+def weights(page: Page, head: int, bias: Heads) -> tuple[Tensor, Tensor] | None:
+    """Attention weights of a head (query, key) without and with the bias; None where q and k were not recorded.
+
+    The side that the model itself has is the recorded one.
+    """
+    attention = page.trace.attention
+    if attention is None:
+        return None
+    head = head % attention.heads
+    scores, mask = attention.scores[head].tensor(), attention.mask[head].tensor()
+    recorded = attention.weights[head].tensor()
+    if bias.own:
+        return measure.attention_weights(scores, mask=mask), recorded
+    added = bias.field[head % bias.field.shape[0]].tensor()
+    return recorded, measure.attention_weights(scores + attention.bias[head].tensor(), added, mask=mask)
+
+
+@dataclass(frozen=True, eq=False)
+class Buckets:
+    """T5's buckets: how many, how far, and the learned table (num_buckets, heads), of this model or a bundled one."""
+
+    own: bool
+    table: Tensor | None
+    num_buckets: int
+    max_distance: int
+    bidirectional: bool
+    source: str
+
+
+def buckets(page: Page) -> Buckets:
+    """The model's buckets and table; without them, T5's sizes and what the bundled model with this scheme learned."""
+    found = next((f for f in page.trace.effects if f.scheme == relative_bias.NAME and f.table is not None), None)
+    config = text_part(page.model.config)
+    far = int(pick(config, "relative_attention_max_distance") or 128)
+    if found is not None and found.table is not None:
+        name = found.table
+        size = page.model.table_size(name)
+        rows = page.model.table_rows(name, torch.arange(size))
+        return Buckets(True, rows, size, far, page.trace.stack == "encoder", page.name)
+    twin = _twin_table()
+    if twin is None:
+        return Buckets(False, None, 32, 128, not is_causal(page), "")
+    return Buckets(False, twin, len(twin), 128, False, _TWIN)
+
+
+_TWIN = f"tinput/{relative_bias.NAME}"
+
+
+@st.cache_resource(max_entries=1, show_spinner=False)
+def _twin_table() -> Tensor | None:
+    from tinput.open import open_model
+
+    try:
+        model = open_model(_TWIN)
+        name = next((i.table for i in model.stack().injections if i.table is not None), None)
+        return None if name is None else model.table_rows(name, torch.arange(model.table_size(name)))
+    except TinputError:
+        return None
+
+
+def first(items: Sequence[Any], n: int) -> list[Any]:
+    """The first n of a long list: what a picture of many heads has room for."""
+    return list(items[:n])
