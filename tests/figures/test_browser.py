@@ -1,6 +1,6 @@
-# pyright: reportAttributeAccessIssue=false, reportOptionalMemberAccess=false, reportOptionalSubscript=false
 """The pixels: each label as the browser shows it, on the axis and in the hover box."""
 
+# pyright: reportAttributeAccessIssue=false, reportOptionalMemberAccess=false, reportOptionalSubscript=false
 from itertools import pairwise
 from pathlib import Path
 

@@ -1,6 +1,6 @@
-# pyright: reportAttributeAccessIssue=false, reportOptionalMemberAccess=false, reportOptionalSubscript=false
 """Colour scales: even for the colour-blind means that lightness alone tells the order."""
 
+# pyright: reportAttributeAccessIssue=false, reportOptionalMemberAccess=false, reportOptionalSubscript=false
 import numpy as np
 import pytest
 

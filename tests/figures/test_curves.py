@@ -1,3 +1,5 @@
+"""Lines, bars, shares and points: their values, labels and ticks."""
+
 # pyright: reportAttributeAccessIssue=false, reportOptionalMemberAccess=false, reportOptionalSubscript=false
 import json
 

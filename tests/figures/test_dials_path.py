@@ -1,3 +1,5 @@
+"""Dials and the path: hands, marks and words."""
+
 # pyright: reportAttributeAccessIssue=false, reportOptionalMemberAccess=false, reportOptionalSubscript=false
 import numpy as np
 import pytest

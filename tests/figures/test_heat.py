@@ -1,3 +1,5 @@
+"""Heatmaps and panels: cells, masks, windows and the labels beside them."""
+
 # pyright: reportAttributeAccessIssue=false, reportOptionalMemberAccess=false, reportOptionalSubscript=false
 import json
 from typing import Any

@@ -1,6 +1,6 @@
-# pyright: reportAttributeAccessIssue=false, reportOptionalMemberAccess=false, reportOptionalSubscript=false
 """What all figures promise."""
 
+# pyright: reportAttributeAccessIssue=false, reportOptionalMemberAccess=false, reportOptionalSubscript=false
 import json
 
 import plotly.graph_objects as go

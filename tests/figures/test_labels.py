@@ -1,6 +1,6 @@
-# pyright: reportAttributeAccessIssue=false, reportOptionalMemberAccess=false, reportOptionalSubscript=false
 """Labels are text: cases.md's 1 to 3, as strings here and as pixels in test_browser."""
 
+# pyright: reportAttributeAccessIssue=false, reportOptionalMemberAccess=false, reportOptionalSubscript=false
 import html
 import json
 

@@ -1,11 +1,12 @@
 """What a scheme's page starts from: the model's own numbers where it has the scheme, else the textbook's at its sizes.
 
-Every answer says which of the two it is (`own`), so that a page can label a what-if.
+Every answer says which of the two it is (`own`), so that a page can label a what-if. `scheme` is the page's module of
+`tinput.positions`: no scheme is named here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from torch import Tensor
 
 from tinput import measure
 from tinput.errors import TinputError
-from tinput.positions import Add, Bias, Rotate, alibi, relative_bias, rope, sinusoidal
+from tinput.positions import Add, Bias, Rotate
 from tinput.positions.spelling import CONTEXT, HEADS, pick, text_part
 from tinput.ui import cache
 from tinput.window import Field
@@ -32,6 +33,8 @@ __all__ = [
     "buckets",
     "context",
     "heads",
+    "is_causal",
+    "looked_at",
     "rotation",
     "slopes",
     "table",
@@ -54,6 +57,11 @@ def _heads(page: Page) -> int:
     return attention.heads if attention is not None else int(pick(text_part(page.model.config), *HEADS) or 8)
 
 
+def _recorded(page: Page, scheme: Any) -> Any:
+    """The first recorded effect of a scheme, or None."""
+    return next((found.effect for found in page.trace.effects if found.scheme == scheme.NAME), None)
+
+
 # --- added vectors ----------------------------------------------------------------------------------------------------
 
 
@@ -67,22 +75,22 @@ class Vectors:
     token: Tensor | None
 
 
-def vectors(page: Page, layout: str, base: float, width: int) -> Vectors:
-    """Sinusoidal vectors for the text's positions.
+def vectors(page: Page, scheme: Any, layout: str, base: float, width: int) -> Vectors:
+    """Computed vectors for the text's positions.
 
     layout "" and width 0: the model's; base: of the frequencies. Where all three are the model's own (a base of
     10,000), what was recorded.
     """
-    recorded = next((found.effect for found in page.trace.effects if found.scheme == sinusoidal.NAME), None)
+    recorded = _recorded(page, scheme)
     own = isinstance(recorded, Add) and not layout and not width and base == 10_000
     wide = width or (recorded.vectors.shape[-1] if isinstance(recorded, Add) else _width(page))
     plan = layout or "interleaved"
-    frequencies = sinusoidal.frequencies(wide, base, plan)
+    frequencies = scheme.frequencies(wide, base, plan)
     if own:
         assert isinstance(recorded, Add)
         added = recorded.vectors.float()
     else:
-        added = sinusoidal.table(page.positions, wide, base=base, layout=plan)
+        added = scheme.table(page.positions, wide, base=base, layout=plan)
     return Vectors(own, added, frequencies, _token_part(page, added))
 
 
@@ -146,7 +154,7 @@ def _noise(size: int, width: int) -> Table:
 
 
 @st.cache_resource(max_entries=32, show_spinner=False)
-def looked_at(key: tuple[Any, ...], what: str, _rows: Tensor, _positions: Tensor) -> Any:
+def looked_at(key: tuple[Any, ...], what: str, _rows: Tensor, _positions: Tensor) -> Any:  # noqa: ARG001
     """One of measure's answers about a table, kept: a singular value decomposition takes longer than a page may.
 
     key: all that says which table it is
@@ -185,7 +193,8 @@ class Rotation:
     q: Tensor | None
     k_before: Tensor | None
     k: Tensor | None
-    reason: str = ""
+    reason: str
+    rotate: Callable[..., Tensor]
 
     @property
     def d_head(self) -> int:
@@ -201,15 +210,15 @@ class Rotation:
         """scale q kT of one head, (query, key), all positions moved by `shift`; None without q and k before."""
         if self.q_before is None or self.k_before is None:
             return None
-        turned = rope.angles(positions + shift, self.frequencies)
+        turned = (positions + shift).double()[:, None] * self.frequencies
         q, k = (
-            rope.rotate(x.double(), turned, self.layout, self.start, self.magnitude)
+            self.rotate(x.double(), turned, self.layout, self.start, self.magnitude)
             for x in (self.q_before[head], self.k_before[self.key_head(head)])
         )
         return (self.scale * q @ k.T).float()
 
 
-def rotation(page: Page) -> Rotation:
+def rotation(page: Page, scheme: Any) -> Rotation:
     """The model's rotation as recorded, or the paper's on the model's own q and k."""
     attention, recorded = page.trace.attention, page.effect_of(Rotate)
     q, k, scale = (None, None, 1.0) if attention is None else (attention.q, attention.k, attention.scale)
@@ -218,32 +227,32 @@ def rotation(page: Page) -> Rotation:
         reason = page.trace.attention_reason if attention is None else attention.before_reason
         magnitude = float(torch.hypot(recorded.cos.double(), recorded.sin.double()).mean())
         return Rotation(
-            True, recorded.angles, _frequencies(page, recorded), recorded.layout, recorded.start,
-            round(magnitude, 6), scale, before[0], q, before[1], k, reason,
+            True, recorded.angles, _frequencies(page, scheme, recorded), recorded.layout, recorded.start,
+            round(magnitude, 6), scale, before[0], q, before[1], k, reason, scheme.rotate,
         )  # fmt: skip
     d_head = int(q.shape[-1]) if q is not None else max(2, _width(page) // _heads(page))
-    found = rope.frequencies({"head_dim": d_head - d_head % 2, "rope_theta": 10_000.0})
-    angles = rope.angles(page.positions, found.inv_freq)
-    turned = (None, None) if q is None or k is None else tuple(rope.rotate(x, angles) for x in (q, k))
+    found = scheme.frequencies({"head_dim": d_head - d_head % 2, "rope_theta": 10_000.0})
+    angles = scheme.angles(page.positions, found.inv_freq)
+    turned = (None, None) if q is None or k is None else tuple(scheme.rotate(x, angles) for x in (q, k))
     return Rotation(
         False, angles.float(), found.inv_freq, "half", 0, 1.0, scale, q, turned[0], k, turned[1],
-        page.trace.attention_reason,
+        page.trace.attention_reason, scheme.rotate,
     )  # fmt: skip
 
 
-def _frequencies(page: Page, recorded: Rotate) -> Tensor:
+def _frequencies(page: Page, scheme: Any, recorded: Rotate) -> Tensor:
     """The formula's frequencies of the layers that were recorded; from the angles where it has none: (pair,)."""
     positions, config = page.positions, page.model.config
     farthest = int(positions.argmax())
     measured = recorded.angles[farthest].double() / max(1, int(positions[farthest]))
     best, error = measured, float("inf")
-    for kind in dict.fromkeys([None, *rope.layer_types(config)]):
+    for kind in dict.fromkeys([None, *scheme.layer_types(config)]):
         try:
-            found = rope.frequencies(config, layer_type=kind, seq_len=page.seq).inv_freq
+            found = scheme.frequencies(config, layer_type=kind, seq_len=page.seq).inv_freq
         except (ValueError, KeyError):
             continue
         if found.shape == measured.shape:
-            off = float((rope.angles(positions, found) - recorded.angles.double()).abs().max())
+            off = float((scheme.angles(positions, found) - recorded.angles.double()).abs().max())
             if off < error:
                 best, error = found, off
     return best
@@ -252,12 +261,12 @@ def _frequencies(page: Page, recorded: Rotate) -> Tensor:
 # --- biases -----------------------------------------------------------------------------------------------------------
 
 
-def slopes(page: Page) -> Tensor:
+def slopes(page: Page, scheme: Any) -> Tensor:
     """The slope of each head, (heads,): the textbook's for the model's number of heads and its alibi_bias_max."""
     config = text_part(page.model.config)
     nested = config.get("attn_config")
     steepest = pick(config, "alibi_bias_max") or (pick(nested, "alibi_bias_max") if isinstance(nested, dict) else None)
-    return alibi.slopes(_heads(page), bias_max=steepest or 8)
+    return scheme.slopes(_heads(page), bias_max=steepest or 8)
 
 
 @dataclass(frozen=True, eq=False)
@@ -269,22 +278,12 @@ class Heads:
     causal: bool
 
 
-def heads(page: Page, scheme: str, *, symmetric: bool = False) -> Heads | None:
-    """The bias that the model adds, or the one that the scheme would; None where only a model could say (learned)."""
-    recorded = next((found.effect for found in page.trace.effects if found.scheme == scheme), None)
-    causal = is_causal(page)
-    if isinstance(recorded, Bias) and not symmetric:
-        return Heads(True, Field.of(recorded.scores), causal)
-    if scheme == alibi.NAME:
-        field = alibi.field(slopes(page), page.seq, page.seq, symmetric=symmetric or not causal)
-        return Heads(False, field, causal and not symmetric)
-    found = buckets(page)
-    if found.table is None:
-        return None
-    field = relative_bias.field(
-        found.table, page.seq, page.seq, bidirectional=found.bidirectional, max_distance=found.max_distance
-    )
-    return Heads(False, field, causal)
+def heads(page: Page, scheme: Any, what_if: Field, *, force: bool = False) -> Heads:
+    """The bias that the model adds in this scheme; else, or where the page forces it, `what_if`."""
+    recorded = _recorded(page, scheme)
+    if isinstance(recorded, Bias) and not force:
+        return Heads(True, Field.of(recorded.scores), is_causal(page))
+    return Heads(False, what_if, is_causal(page))
 
 
 def is_causal(page: Page) -> bool:
@@ -325,37 +324,28 @@ class Buckets:
     source: str
 
 
-def buckets(page: Page) -> Buckets:
+def buckets(page: Page, scheme: Any) -> Buckets:
     """The model's buckets and table; without them, T5's sizes and what the bundled model with this scheme learned."""
-    found = next((f for f in page.trace.effects if f.scheme == relative_bias.NAME and f.table is not None), None)
-    config = text_part(page.model.config)
-    far = int(pick(config, "relative_attention_max_distance") or 128)
+    found = next((f for f in page.trace.effects if f.scheme == scheme.NAME and f.table is not None), None)
     if found is not None and found.table is not None:
-        name = found.table
-        size = page.model.table_size(name)
-        rows = page.model.table_rows(name, torch.arange(size))
+        far = int(pick(text_part(page.model.config), "relative_attention_max_distance") or 128)
+        size = page.model.table_size(found.table)
+        rows = page.model.table_rows(found.table, torch.arange(size))
         return Buckets(True, rows, size, far, page.trace.stack == "encoder", page.name)
-    twin = _twin_table()
-    if twin is None:
+    twin = f"tinput/{scheme.NAME}"
+    rows = _twin_table(twin)
+    if rows is None:
         return Buckets(False, None, 32, 128, not is_causal(page), "")
-    return Buckets(False, twin, len(twin), 128, False, _TWIN)
+    return Buckets(False, rows, len(rows), 128, False, twin)
 
 
-_TWIN = f"tinput/{relative_bias.NAME}"
-
-
-@st.cache_resource(max_entries=1, show_spinner=False)
-def _twin_table() -> Tensor | None:
+@st.cache_resource(max_entries=2, show_spinner=False)
+def _twin_table(name: str) -> Tensor | None:
     from tinput.open import open_model
 
     try:
-        model = open_model(_TWIN)
-        name = next((i.table for i in model.stack().injections if i.table is not None), None)
-        return None if name is None else model.table_rows(name, torch.arange(model.table_size(name)))
+        model = open_model(name)
+        table = next((i.table for i in model.stack().injections if i.table is not None), None)
+        return None if table is None else model.table_rows(table, torch.arange(model.table_size(table)))
     except TinputError:
         return None
-
-
-def first(items: Sequence[Any], n: int) -> list[Any]:
-    """The first n of a long list: what a picture of many heads has room for."""
-    return list(items[:n])
