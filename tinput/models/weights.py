@@ -150,6 +150,7 @@ class Weights:
         else:
             self.names = read_header(_only_file(self.folder))
         self._maps: dict[Path, Tensor] = {}
+        self._read_only: set[Path] = set()
         self._lock = threading.Lock()
 
     def __deepcopy__(self, memo: dict) -> Weights:  # nothing in it ever changes, and a copy would read whole files
@@ -180,7 +181,8 @@ class Weights:
         if info.start == info.stop:
             return torch.empty(info.shape, dtype=dtype)
         raw = self._map(info)[info.start : info.stop]  # (bytes,)
-        if info.start % dtype.itemsize:  # an odd header length: torch wants aligned elements
+        # an odd header length (torch wants aligned elements), or a map in which a write would end the process
+        if info.start % dtype.itemsize or info.file in self._read_only:
             raw = raw.clone()
         return raw.view(dtype).view(info.shape)
 
@@ -195,7 +197,7 @@ class Weights:
         return table[index].view(dtype).view(len(index), *info.shape[1:])  # a fresh copy: aligned
 
     def _map(self, info: TensorInfo) -> Tensor:
-        """The file's bytes (size,) uint8, mapped privately; the mapping goes when no tensor of it is left."""
+        """The file's bytes (size,) uint8, mapped for as long as this object lives."""
         try:
             size = os.stat(info.file).st_size
         except OSError as error:
@@ -203,12 +205,26 @@ class Weights:
         with self._lock:
             whole = self._maps.get(info.file)
             if whole is None and size >= info.stop:
-                # torch.from_file closes its file; Python's mmap would keep one open per shard
-                whole = torch.from_file(str(info.file), shared=False, size=size, dtype=torch.uint8)
+                try:  # a private, writable map; torch closes the file, where Python's mmap would keep it open
+                    whole = torch.from_file(str(info.file), shared=False, size=size, dtype=torch.uint8)
+                except RuntimeError:  # Linux gives no writable map of a file larger than its memory
+                    whole = _read_only(info.file)
+                    self._read_only.add(info.file)
                 self._maps[info.file] = whole
         if whole is None or size != len(whole):  # reading past the end of a mapped file kills the process
             raise BadFile(f"{info.file} has changed since it was opened; open the model again.")
         return whole
+
+
+def _read_only(file: Path) -> Tensor:
+    """A file's bytes (size,) uint8 as a map that must not be written to."""
+    import warnings
+
+    import numpy as np
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch's word on arrays that cannot be written; `tensor` copies these
+        return torch.from_numpy(np.memmap(file, dtype=np.uint8, mode="r"))
 
 
 def _sharded(index: Path) -> dict[str, TensorInfo]:
@@ -222,11 +238,7 @@ def _sharded(index: Path) -> dict[str, TensorInfo]:
         raise BadFile(f'{index} is no index of shards: it has no JSON object with a "weight_map".') from None
     folder, headers = index.parent, {}
     for part in dict.fromkeys(listed.values()):
-        if Path(part).name != part or part in (
-            "",
-            ".",
-            "..",
-        ):  # an index is somebody else's text: no way out of its folder
+        if Path(part).name != part or part in ("", ".", ".."):  # somebody else's text: no way out of its folder
             raise BadFile(f"{index} names a shard outside its folder: {part!r}.")
         if not (folder / part).exists():
             raise BadFile(f"{folder / part} is missing, though {INDEX} names it; download the rest of the model.")
