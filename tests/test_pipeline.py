@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from typing import Any
 
 import pytest
 import torch
@@ -34,7 +35,7 @@ from tinput.pipeline import attend, attention, build_input, merge_heads, split_h
 from tinput.positions import SCHEMES, Add, Nothing
 
 BATCH, SEQ, WIDTH, HEADS = 2, 19, 64, 4
-EAGER = {"attn_implementation": "eager"}
+EAGER: dict[str, Any] = {"attn_implementation": "eager"}
 CAUSAL = torch.full((SEQ, SEQ), float("-inf")).triu(1)[None, None]  # (1, 1, query, key)
 
 
@@ -43,7 +44,7 @@ def _seed():
     torch.manual_seed(0)
 
 
-def random_weights(module: nn.Module) -> nn.Module:
+def random_weights(module: Any) -> Any:
     with torch.no_grad():
         for parameter in module.parameters():
             parameter.normal_(std=0.3)
@@ -52,11 +53,6 @@ def random_weights(module: nn.Module) -> nn.Module:
 
 def inputs(seq: int = SEQ) -> Tensor:
     return torch.randn(BATCH, seq, WIDTH)
-
-
-def unprojected(module: nn.Linear, out: Tensor) -> Tensor:
-    """Undo an output projection: `attention` has none."""
-    return torch.linalg.solve(module.weight.double(), out.double().mT).mT.float()
 
 
 # attention
@@ -82,7 +78,7 @@ def test_alibi_is_mpts(heads):
     oracle.out_proj = nn.Identity()
     x = inputs()
     expected, _ = oracle(x, build_mpt_alibi_tensor(heads, SEQ), attention_mask=CAUSAL.isinf())
-    actual = attention(x, *oracle.Wqkv.weight.chunk(3), heads, "alibi")
+    actual = attention(x, *oracle.Wqkv.weight.chunk(3), n_heads=heads, scheme="alibi")
     torch.testing.assert_close(actual, expected, atol=1e-5, rtol=1e-5)
 
 
@@ -94,7 +90,7 @@ def test_alibi_in_both_directions_falls_on_either_side():
     place = torch.arange(SEQ)
     x = inputs()
     expected, _ = oracle(x, -slopes[:, None, None] * (place[:, None] - place).abs())
-    actual = attention(x, *oracle.Wqkv.weight.chunk(3), HEADS, "alibi", causal=False)
+    actual = attention(x, *oracle.Wqkv.weight.chunk(3), n_heads=HEADS, scheme="alibi", causal=False)
     torch.testing.assert_close(actual, expected, atol=1e-5, rtol=1e-5)
 
 
@@ -121,7 +117,7 @@ def test_without_positions_inside_it_is_gpt2s(scheme):
     oracle.c_proj = nn.Identity()
     x = inputs()
     expected = oracle(x, attention_mask=CAUSAL)[0]
-    actual = attention(x, *oracle.c_attn.weight.T.chunk(3), HEADS, scheme)  # its Conv1D keeps (in, out)
+    actual = attention(x, *oracle.c_attn.weight.T.chunk(3), n_heads=HEADS, scheme=scheme)  # its Conv1D keeps (in, out)
     torch.testing.assert_close(actual, expected, atol=1e-5, rtol=1e-5)
 
 
@@ -153,8 +149,7 @@ def test_heads_may_be_narrower_than_the_model():
 def test_attention_reaches_every_weight(scheme):
     """Gradients flow to all three projections and to the input."""
     leaves = [torch.randn(*shape, requires_grad=True) for shape in ((1, 5, 8), (8, 8), (8, 8), (8, 8))]
-    x, *w = leaves
-    attention(x, *w, 2, scheme).square().sum().backward()
+    attention(*leaves, n_heads=2, scheme=scheme).square().sum().backward()
     assert all(leaf.grad is not None and leaf.grad.abs().sum() > 0 for leaf in leaves)
 
 
@@ -242,7 +237,7 @@ def test_build_input_is_llamas_block_input(tokenizer, scheme):
 def test_build_input_is_distilberts_sum(tokenizer):
     """The paper's layout, sine and cosine in turn. DistilBERT's layer norm is undone by giving it nothing to do."""
     config = DistilBertConfig(vocab_size=7, dim=16, n_heads=2, max_position_embeddings=32, sinusoidal_pos_embds=True)
-    oracle = Embeddings(config).eval()
+    oracle: Any = Embeddings(config).eval()
     create_sinusoidal_embeddings(n_pos=32, dim=16, out=oracle.position_embeddings.weight)
     oracle.LayerNorm = nn.Identity()
     expected = oracle(input_ids=torch.tensor([IDS]))[0]

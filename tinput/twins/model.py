@@ -209,13 +209,17 @@ def _stack(effects: list[Effect]) -> Effect:
     first = effects[0]
     if len(effects) == 1:
         return first
+
+    def stack(name: str) -> Tensor:
+        return torch.stack([getattr(effect, name) for effect in effects])
+
     if isinstance(first, Add):
-        return Add(torch.stack([e.vectors for e in effects]))  # (batch, seq, d_model)
+        return Add(stack("vectors"))  # (batch, seq, d_model)
     if isinstance(first, Bias):
-        return Bias(torch.stack([e.scores for e in effects]))  # (batch, heads, query, key)
+        return Bias(stack("scores"))  # (batch, heads, query, key)
     if isinstance(first, Rotate):
-        cos, sin, angles = (torch.stack([getattr(e, n) for e in effects])[:, None] for n in ("cos", "sin", "angles"))
-        return Rotate(cos, sin, angles, first.layout, first.start)  # (batch, 1, seq, pair)
+        cos, sin, angles = (stack(name)[:, None] for name in ("cos", "sin", "angles"))  # (batch, 1, seq, pair)
+        return Rotate(cos, sin, angles, first.layout, first.start)
     return first
 
 

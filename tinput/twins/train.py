@@ -19,6 +19,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -84,7 +85,7 @@ def batches(tokens: Tensor, seed: int) -> Iterator[Tensor]:
 
 def untrained(scheme: str, vocab_size: int, seed: int) -> TwinForCausalLM:
     """A twin before its first step. What it shares with the others starts the same in all of them."""
-    sizes = {"vocab_size": vocab_size, "max_position_embeddings": CONTEXT}
+    sizes: dict[str, Any] = {"vocab_size": vocab_size, "max_position_embeddings": CONTEXT}
     torch.manual_seed(seed)
     common = TwinForCausalLM(TwinConfig(scheme="none", **sizes)).state_dict()
     model = TwinForCausalLM(TwinConfig(scheme=scheme, **sizes))
@@ -195,7 +196,7 @@ def main(argv: list[str] | None = None) -> None:
         model = train(scheme, data, len(tokenizer), arguments.steps, arguments.seed)
         seconds = time.monotonic() - began
         folder = arguments.out / scheme
-        model.to(torch.float16).save_pretrained(folder)
+        model.half().save_pretrained(folder)
         tokenizer.save_pretrained(folder)
         # Measured on what is stored
         model = TwinForCausalLM.from_pretrained(folder, dtype=torch.float32)
