@@ -7,6 +7,7 @@ textbook formula is from what was recorded. An error is one sentence on stderr, 
 from __future__ import annotations
 
 import argparse
+import io
 import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -27,7 +28,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("text", help="what to send through it, in quotes")
     chosen = parser.parse_args(arguments)
     for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):  # a token is shown escaped where the terminal cannot show it
+        if isinstance(stream, io.TextIOWrapper):  # a token is shown escaped where the terminal cannot show it
             stream.reconfigure(errors="backslashreplace")
 
     from tinput.open import open_model  # after --help has had its chance: this imports torch
