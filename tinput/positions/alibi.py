@@ -69,7 +69,8 @@ def bias(
     symmetric: -slope * |distance|, for attention in both directions (of "distance" only)
     Raises ValueError for a convention that does not exist. Source: Press et al. 2022, section 3.
     """
-    return slopes[:, None, None] * _steps(positions_q, positions_k, convention, symmetric, positions_k.max())
+    steps = _steps(positions_q, positions_k, convention, symmetric, positions_k.max())
+    return (slopes[:, None, None] * steps).expand(-1, len(positions_q), -1)
 
 
 def field(slopes: Tensor, n_query: int, n_key: int, convention: str = "distance", symmetric: bool = False) -> Field:
@@ -81,7 +82,8 @@ def field(slopes: Tensor, n_query: int, n_key: int, convention: str = "distance"
     past, last = n_key - n_query, torch.tensor(n_key - 1)
 
     def at(rows: Tensor, columns: Tensor) -> Tensor:
-        return slopes[:, None, None] * _steps(rows + past, columns, convention, symmetric, last)
+        steps = _steps(rows + past, columns, convention, symmetric, last)
+        return (slopes[:, None, None] * steps).expand(-1, len(rows), -1)
 
     return Field((len(slopes), n_query, n_key), at)
 
@@ -95,7 +97,7 @@ def reach(slopes: Tensor, fraction: float = 0.01) -> Tensor:
 
 
 def _steps(q: Tensor, k: Tensor, convention: str, symmetric: bool, last: Tensor) -> Tensor:
-    """By how many tokens the slope is multiplied: (query, key)."""
+    """By how many tokens the slope is multiplied: (query, key), or (1, key) where all rows are alike."""
     if convention not in CONVENTIONS:
         raise ValueError(f"unknown convention {convention!r}: choose one of {', '.join(CONVENTIONS)}")
     if symmetric and convention != "distance":
@@ -103,7 +105,7 @@ def _steps(q: Tensor, k: Tensor, convention: str, symmetric: bool, last: Tensor)
     row, column = q[:, None], k[None, :]
     if convention == "distance":
         return -(row - column).abs() if symmetric else column - row
-    return (column if convention == "by_key" else column - last).expand(len(q), len(k))
+    return column if convention == "by_key" else column - last
 
 
 def recognise(effect: type, looked_up: bool = False, bend: float | None = None) -> bool:
