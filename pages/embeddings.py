@@ -16,7 +16,7 @@ def choice_of_input() -> tuple:
     which = kit.choose("Of", ["Raw embedding", "Block input"], key="of")
     if which == "Raw embedding":
         return raw.value, f"trace.stages[{index}].value", "the raw embedding rows"
-    return trace.block_input.flatten(1), "trace.block_input", "the vectors that enter the first block"
+    return page.matrix(trace.block_input), "trace.block_input", "the vectors that enter the first block"
 
 
 if part == "Similarity":
@@ -24,11 +24,9 @@ if part == "Similarity":
         values, name, said = choice_of_input()
         matrix = measure.cosine(values)
         figure = figures.similarity(matrix, page.labels, positions=page.place, large=large)
-        page.show(
-            figure, "similarity", code=f"tinput.figures.similarity(tinput.measure.cosine({name}), trace.tokens.labels)"
-        )
+        page.show(figure, "similarity", code=f"tinput.figures.similarity(tinput.measure.cosine({name}), labels)")
         panel.say(
-            *words.alike(page, measure.cosine(raw.value), measure.cosine(trace.block_input.flatten(1))),
+            *words.alike(page, measure.cosine(raw.value), measure.cosine(page.matrix(trace.block_input))),
             formula=r"\cos(a,b)=\frac{a\cdot b}{\|a\|\,\|b\|}",
         )
 
@@ -58,14 +56,17 @@ elif part == "Nearest tokens":
 
 elif part == "Norms":
     with kit.panel("The length of each token's vector") as panel:
-        norms = {"raw embedding": measure.norms(raw.value), "block input": measure.norms(trace.block_input)}
+        norms = {
+            "raw embedding": measure.norms(raw.value),
+            "block input": measure.norms(page.matrix(trace.block_input)),
+        }
         figure = figures.lines(norms, x_title="token", y_title="L2 norm", labels=page.labels, large=large)
         page.show(
             figure,
             "embedding-norms",
             code=f"norms = {{'raw embedding': tinput.measure.norms(trace.stages[{index}].value),\n"
             "         'block input': tinput.measure.norms(trace.block_input)}\n"
-            "tinput.figures.lines(norms, x_title='token', y_title='L2 norm', labels=trace.tokens.labels)",
+            "tinput.figures.lines(norms, x_title='token', y_title='L2 norm', labels=labels)",
         )
         low, high = int(norms["raw embedding"].argmin()), int(norms["raw embedding"].argmax())
         panel.say(
@@ -92,7 +93,7 @@ else:
             figure,
             "map",
             code=f"points = tinput.measure.project({name}).points\n"
-            "tinput.figures.scatter(points, trace.tokens.labels, values=range(len(trace.ids)))",
+            "tinput.figures.scatter(points, labels, values=range(len(trace.ids)))",
         )
         panel.say(
             f"The two directions in which {said} differ most hold {float(plane.share.sum()):.0%} of their variance.",

@@ -14,7 +14,11 @@ with kit.panel("Where position enters") as panel:
     colour = next((scheme.COLOUR for scheme in schemes), kit.GREY)
     figure = figures.path(before, marked, colour, inside=inside, possible=possible, large=large)
     page.show(figure, "path")
-    panel.say(page.model.reason, formula=schemes[0].FORMULA if schemes else "", note=page.dtype_note)
+    panel.say(
+        page.model.reason,
+        formula=schemes[0].FORMULA if schemes else "",
+        note=f"Filled: where position enters. Dashed: where other schemes enter. {page.dtype_note}",
+    )
 
 part = kit.choose("Look at", ["Stages", "Token and position", "Layer norm", "Dropout"], key="part")
 
@@ -25,20 +29,21 @@ if part == "Stages":
         chosen = kit.choose("Step", [*options, last], key="stage", default=last)
         index = options.get(chosen, len(trace.stages) - 1)
         stage = trace.stages[index]
-        values = trace.block_input if chosen == last else stage.value
+        recorded = trace.block_input if chosen == last else stage.value
+        values = page.matrix(recorded)
         code = "trace.block_input" if chosen == last else f"trace.stages[{index}].value"
-        rows = page.labels if len(values) == page.seq else None
+        rows = page.rows(values)
         view = kit.choose("Show", ["Values", "Norms"], key="show")
         sizes = measure.norms(values)
         if view == "Values":
-            figure = figures.heatmap(values.flatten(1), rows, positions=page.place, dtype=trace.dtype, large=large)
-            page.show(figure, "stage", code=f"tinput.figures.heatmap({code}.flatten(1), trace.tokens.labels)")
+            figure = figures.heatmap(values, rows, positions=page.place, dtype=trace.dtype, large=large)
+            page.show(figure, "stage", code=f"tinput.figures.heatmap({code}.flatten(1), labels)")
         else:
             figure = figures.bars(sizes, rows, y_title="L2 norm", positions=page.place, large=large)
             page.show(
                 figure,
                 "stage-norms",
-                code=f"tinput.figures.bars(tinput.measure.norms({code}), trace.tokens.labels)",
+                code=f"tinput.figures.bars(tinput.measure.norms({code}), labels)",
             )
         if chosen == last:
             said = f"What enters the first block: one vector of {values.shape[-1]:,} numbers for each token."
@@ -47,7 +52,7 @@ if part == "Stages":
             panel.say(words.does(stage), formula=stage.formula)
         low, high = int(sizes.argmin()), int(sizes.argmax())
         panel.say(
-            f"Shape {words.shape(values)}. The shortest vector is that of {page.labels[low]} (norm {sizes[low]:.3g}), "
+            f"Shape {words.shape(recorded)}. The shortest vector is that of {page.labels[low]} ({sizes[low]:.3g} long), "
             f"the longest that of {page.labels[high]} ({sizes[high]:.3g}).",
             note=f"Recorded as {stage.op}" + (f" in {stage.module}" if stage.module else "") + f". {stage.note}",
         )
@@ -69,7 +74,7 @@ elif part == "Token and position":
                 "shares",
                 code="total = [stage for stage in trace.stages if stage.role == 'sum'][-1].value\n"
                 "shares = tinput.measure.shares(total - trace.effect.vectors, trace.effect.vectors)\n"
-                "tinput.figures.stacked(vars(shares), trace.tokens.labels)",
+                "tinput.figures.stacked(vars(shares), labels)",
             )
             mean = {name: float(share.mean()) for name, share in shares.items()}
             panel.say(
@@ -110,7 +115,7 @@ elif part == "Layer norm":
                 )
                 code = lines + (
                     "spread = {'before': before.std(-1), 'after': after.std(-1)}\n"
-                    "tinput.figures.lines(spread, x_title='token', labels=trace.tokens.labels)"
+                    "tinput.figures.lines(spread, x_title='token', labels=labels)"
                 )
             page.show(figure, "norm", code=code)
             was, now = source.value.std(-1), stage.value.std(-1)
@@ -129,12 +134,12 @@ else:
             p = kit.slider("p, the chance of a value to be set to 0", 0.0, 0.9, key="p", default=0.1, step=0.05)
         with right:
             seed = kit.number("Seed", key="seed", default=0, high=9_999)
-        dropped = whatif.dropout(trace.block_input, p, int(seed))
+        dropped = whatif.dropout(page.matrix(trace.block_input), p, seed)
         figure = figures.heatmap(
-            dropped.flatten(1),
-            page.labels if len(dropped) == page.seq else None,
+            dropped,
+            page.rows(dropped),
             positions=page.place,
-            masked=(dropped == 0).flatten(1),
+            masked=dropped == 0,
             dtype=trace.dtype,
             note="a what-if: the trace itself has no dropout",
             large=large,

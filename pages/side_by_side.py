@@ -13,7 +13,7 @@ with right:
     other = kit.open_page(chosen, page.text)
     kit.html(kit.header(other, strip=other.tokens.ids != page.tokens.ids))
 names = (page.name, other.name if other.name != page.name else f"{other.name} (again)")
-second = f"other = tinput.open_model({other.name!r}).trace(text)\n"
+second = other.lines("other_") + "\n"
 
 part = kit.choose("Look at", ["Facts", "Block inputs", "What each injects"], key="compare")
 
@@ -31,12 +31,12 @@ if part == "Facts":
 
 elif part == "Block inputs":
     limits = figures.limits(page.trace.block_input, other.trace.block_input)
-    for side, name, code in ((page, names[0], "trace"), (other, names[1], "other")):
+    for side, name, prefix in ((page, names[0], ""), (other, names[1], "other_")):
         with kit.panel(f"{name}: what enters the first block") as panel:
-            values = side.trace.block_input
+            values = side.matrix(side.trace.block_input)
             figure = figures.heatmap(
-                values.flatten(1),
-                side.labels if len(values) == side.seq else None,
+                values,
+                side.rows(values),
                 positions=side.place,
                 limits=limits,
                 dtype=side.trace.dtype,
@@ -44,9 +44,9 @@ elif part == "Block inputs":
             )
             page.show(
                 figure,
-                f"input-{code}",
-                code=f"{second}limits = tinput.figures.limits(trace.block_input, other.block_input)\n"
-                f"tinput.figures.heatmap({code}.block_input, {code}.tokens.labels, limits=limits)",
+                f"{prefix}input",
+                code=f"{second}limits = tinput.figures.limits(trace.block_input, other_trace.block_input)\n"
+                f"tinput.figures.heatmap({prefix}trace.block_input, {prefix}labels, limits=limits)",
             )
             sizes = measure.norms(values)
             panel.say(
@@ -55,14 +55,16 @@ elif part == "Block inputs":
             )
 
 else:
-    for side, name, code in ((page, names[0], "trace"), (other, names[1], "other")):
+    for side, name, prefix in ((page, names[0], ""), (other, names[1], "other_")):
         for number, item in enumerate(side.trace.effects):
             scheme = SCHEMES.get(item.scheme)
             with kit.panel(f"{name}: {words.label(item.scheme)}{f', {scheme.INJECTION}' if scheme else ''}") as panel:
-                figure, call = injected.picture(side, item, f"{code}.effects[{number}].effect", large=large)
+                figure, call = injected.picture(
+                    side, item, f"{prefix}trace.effects[{number}].effect", f"{prefix}labels", large=large
+                )
                 if figure is None:
                     kit.sentences(call)
                 else:
-                    page.show(figure, f"effect-{code}-{number}", code=f"{second}{call}")
+                    page.show(figure, f"{prefix}effect-{number}", code=f"{second}{call}")
                 if scheme and item.effect is not None:
                     panel.say(*scheme.notice(item.effect, side.positions), formula=scheme.FORMULA)

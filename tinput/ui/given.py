@@ -6,7 +6,7 @@ Every answer says which of the two it is (`own`), so that a page can label a wha
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ from tinput.errors import TinputError
 from tinput.positions import Add, Bias, Rotate
 from tinput.positions.spelling import CONTEXT, HEADS, pick, text_part
 from tinput.ui import cache
-from tinput.window import Field
+from tinput.window import Field, Window
 
 if TYPE_CHECKING:
     from tinput.ui.kit import Page
@@ -32,10 +32,13 @@ __all__ = [
     "Vectors",
     "buckets",
     "context",
+    "distances",
     "heads",
     "is_causal",
     "looked_at",
+    "pairings",
     "rotation",
+    "scalings",
     "slopes",
     "table",
     "vectors",
@@ -73,6 +76,10 @@ class Vectors:
     added: Tensor
     frequencies: Tensor
     token: Tensor | None
+
+    @property
+    def sum(self) -> Tensor | None:
+        return None if self.token is None else self.token + self.added
 
 
 def vectors(page: Page, scheme: Any, layout: str, base: float, width: int) -> Vectors:
@@ -206,10 +213,10 @@ class Rotation:
         assert self.k is not None
         return head // (self.q.shape[0] // self.k.shape[0])
 
-    def scores(self, head: int, shift: int, positions: Tensor) -> Tensor | None:
-        """scale q kT of one head, (query, key), all positions moved by `shift`; None without q and k before."""
-        if self.q_before is None or self.k_before is None:
-            return None
+    def scores(self, head: int, shift: int, positions: Tensor) -> Tensor:
+        """scale q kT of one head, (query, key), all positions moved by `shift`. Only where q and k before are there."""
+        assert self.q_before is not None
+        assert self.k_before is not None
         turned = (positions + shift).double()[:, None] * self.frequencies
         q, k = (
             self.rotate(x.double(), turned, self.layout, self.start, self.magnitude)
@@ -258,6 +265,45 @@ def _frequencies(page: Page, scheme: Any, recorded: Rotate) -> Tensor:
     return best
 
 
+def scalings(page: Page, scheme: Any, factor: float) -> tuple[float, dict[str, Tensor]]:
+    """theta, and each published way to stretch a context on this model's width: name -> frequencies (pair,) float64.
+
+    factor: how many times longer. A method whose numbers are found by search, not by formula, is left out.
+    """
+    own = rotation(page, scheme)
+    try:
+        theta = scheme.parse(page.model.config).theta if own.own else 10_000.0
+    except (ValueError, KeyError, AttributeError):
+        theta = 10_000.0
+    length = context(page) or 2048
+    found = {}
+    for name in scheme.SCALINGS:
+        options = {
+            "rope_type": name,
+            "rope_theta": theta,
+            "factor": factor,
+            "original_max_position_embeddings": length,
+            "low_freq_factor": 1.0,
+            "high_freq_factor": 4.0,
+        }
+        sizes = {"head_dim": 2 * own.angles.shape[-1], "max_position_embeddings": length, "rope_parameters": options}
+        try:
+            found[name] = scheme.frequencies(sizes, seq_len=int(factor * length)).inv_freq
+        except (ValueError, KeyError):
+            continue
+    return theta, found
+
+
+def pairings(turned: Rotation, layouts: Sequence[str]) -> Tensor:
+    """The pair that each dimension of a head belongs to, (layout, d_head) int64; -1 for one that does not turn."""
+    number = torch.arange(turned.angles.shape[-1])
+    index = torch.full((len(layouts), turned.d_head), -1)
+    for row, layout in enumerate(layouts):
+        pair = torch.cat((number, number)) if layout == "half" else number.repeat_interleave(2)
+        index[row, turned.start : turned.start + len(pair)] = pair
+    return index
+
+
 # --- biases -----------------------------------------------------------------------------------------------------------
 
 
@@ -277,13 +323,26 @@ class Heads:
     field: Field
     causal: bool
 
+    def window(self, first: int, count: int, *, relative: bool = False) -> tuple[Window, Tensor | None]:
+        """64 x 64 cells of some heads, and which cells are masked, (query, key), if any.
+
+        relative: each row minus its value at the query's own key, which softmax cannot tell from the row as it is
+        """
+        found = self.field.window(cells=64)
+        values = found.values[first : first + count]
+        if relative:
+            values = values - values.diagonal(dim1=1, dim2=2)[..., None]
+        later = found.columns[None, :] > found.rows[:, None]
+        shown = Window(values, found.rows, found.columns, found.row_step, found.column_step)
+        return shown, later if self.causal else None
+
 
 def heads(page: Page, scheme: Any, what_if: Field, *, force: bool = False) -> Heads:
-    """The bias that the model adds in this scheme; else, or where the page forces it, `what_if`."""
+    """The bias that the model adds in this scheme, or `what_if`; force: the what-if, looking in both directions."""
     recorded = _recorded(page, scheme)
     if isinstance(recorded, Bias) and not force:
         return Heads(True, Field.of(recorded.scores), is_causal(page))
-    return Heads(False, what_if, is_causal(page))
+    return Heads(False, what_if, is_causal(page) and not force)
 
 
 def is_causal(page: Page) -> bool:
@@ -295,8 +354,10 @@ def is_causal(page: Page) -> bool:
     return bool(corner[0, 0] < -1e29)
 
 
-def weights(page: Page, head: int, bias: Heads) -> tuple[Tensor, Tensor] | None:
-    """Attention weights of a head (query, key) without and with the bias; None where q and k were not recorded.
+def weights(page: Page, head: int, bias: Heads) -> tuple[Tensor, Tensor, Tensor] | None:
+    """Attention weights of a head (query, key) without and with the bias, and which cells are masked.
+
+    None where q and k were not recorded.
 
     The side that the model itself has is the recorded one.
     """
@@ -307,9 +368,10 @@ def weights(page: Page, head: int, bias: Heads) -> tuple[Tensor, Tensor] | None:
     scores, mask = attention.scores[head].tensor(), attention.mask[head].tensor()
     recorded = attention.weights[head].tensor()
     if bias.own:
-        return measure.attention_weights(scores, mask=mask), recorded
+        return measure.attention_weights(scores, mask=mask), recorded, mask < -1e29
     added = bias.field[head % bias.field.shape[0]].tensor()
-    return recorded, measure.attention_weights(scores + attention.bias[head].tensor(), added, mask=mask)
+    with_bias = measure.attention_weights(scores + attention.bias[head].tensor(), added, mask=mask)
+    return recorded, with_bias, mask < -1e29
 
 
 @dataclass(frozen=True, eq=False)
@@ -337,6 +399,11 @@ def buckets(page: Page, scheme: Any) -> Buckets:
     if rows is None:
         return Buckets(False, None, 32, 128, not is_causal(page), "")
     return Buckets(False, rows, len(rows), 128, False, twin)
+
+
+def distances(farthest: int, ahead: bool) -> Tensor:
+    """key minus query, (n,) int64: from `farthest` tokens back to the query itself, or as far ahead."""
+    return torch.arange(-farthest, farthest + 1 if ahead else 1)
 
 
 @st.cache_resource(max_entries=2, show_spinner=False)

@@ -151,6 +151,14 @@ class Page:
         """`positions` as plain numbers, for a figure's hover boxes."""
         return self.positions.tolist()
 
+    def matrix(self, values: Tensor) -> Tensor:
+        """Recorded values as rows and columns, (seq, width): what a model keeps in more axes is laid side by side."""
+        return values.flatten(1) if values.ndim > 1 and len(values) == self.seq else values.reshape(1, -1)
+
+    def rows(self, values: Tensor) -> Sequence[str] | None:
+        """The token labels for rows of a matrix, or None where a row is no token."""
+        return self.labels if len(values) == self.seq else None
+
     @property
     def dtype_note(self) -> str:
         """In which dtype the numbers are, and in which the checkpoint holds them."""
@@ -171,23 +179,30 @@ class Page:
 
     @property
     def code(self) -> str:
-        """The lines of Python that make `model` and `trace`, as they run in a notebook."""
-        lines = ["import tinput", "", f"model = tinput.open_model({self.name!r})"]
+        """The lines of Python that make `model`, `text`, `trace` and `labels`, as they run in a notebook."""
         if len(self.text) <= 4_000:
-            lines.append(f"text = {self.text!r}")
+            text = f"text = {self.text!r}"
         else:
-            lines.append('text = open("text.txt", encoding="utf-8").read()  # the text of the sidebar, saved')
-        if self.ids is not None:
-            lines.append(f"trace = model.trace(ids=model.tokenize(text).ids[:{len(self.ids)}])")
+            text = 'text = open("text.txt", encoding="utf-8").read()  # the text of the sidebar, saved'
+        return f"import tinput\n\n{text}\n{self.lines()}"
+
+    def lines(self, prefix: str = "") -> str:
+        """Those that make `model`, `trace` and `labels` out of `text`; a prefix tells a second model's apart."""
+        lines = [f"{prefix}model = tinput.open_model({self.name!r})"]
+        if self.ids is None:
+            lines.append(f"{prefix}trace = {prefix}model.trace(text)")
+            lines.append(f"{prefix}labels = {prefix}trace.tokens.labels")
         else:
-            lines.append("trace = model.trace(text)")
+            lines.append(f"{prefix}tokens = {prefix}model.tokenize(text)")
+            lines.append(f"{prefix}trace = {prefix}model.trace(ids={prefix}tokens.ids[:{len(self.ids)}])")
+            lines.append(f"{prefix}labels = {prefix}tokens.labels[:{len(self.ids)}]")
         return "\n".join(lines)
 
     def show(self, figure: Figure, name: str, *, code: str = "", csv: Callable[[], str] | None = None) -> None:
         """Draw a figure with what can be taken along: CSV, picture (its camera), the Python that makes it.
 
         name: of the files and of the element, unique on the page, ours (never user text)
-        code: the lines after `model` and `trace` that make the figure in a notebook; the last one is the figure
+        code: the lines after those of `Page.code` that make the figure in a notebook; the last one is the figure
         csv: makes the file's text when asked; default: the numbers in the figure
         """
         meta: Any = figure.to_plotly_json()["layout"].get("meta") or {}
@@ -296,6 +311,9 @@ def header(page: Page, *, strip: bool = True) -> str:
     """HTML of a text's tokens, its model's scheme and agreement as badges, and what was left out."""
     ids, positions = page.tokens.ids, page.place
     titles = [f"token {i} · id {ids[i]} · position {positions[i]}" for i in range(page.seq)]
+    for i in page.tokens.unknown:  # its label is [UNK]: what it was stands in the hover text
+        if span := page.tokens.spans[i]:
+            titles[i] += f" · in the text: {page.tokens.text[slice(*span)]}"
     parts = [literal.strip(page.labels, titles, page.tokens.special)] if strip else []
     parts.append('<div class="badges">')
     parts += [_scheme_badge(name, page.model.reason) for name in page.model.schemes]

@@ -68,22 +68,31 @@ MARKED_LIMIT = 1_000  # groups of tokens in the marked text, and pieces of a sta
 
 
 def marked(tokens: Tokens) -> str:
-    """HTML for the text with its tokens marked, each character once; tokens that share a character are one mark."""
+    """HTML for the text with its tokens marked, each character once; tokens that share a character are one mark.
+
+    What belongs to no token (a blank that the tokenizer dropped) stands between the marks as it is.
+    """
     shades = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9")
-    parts = []
+    parts, at = [], 0
     for number, group in enumerate(tokens.groups[:MARKED_LIMIT]):
         ids = ", ".join(str(i) for i in tokens.ids[group.start : group.stop][:12])
         many = f"tokens {group.start} to {group.stop - 1}" if group.stop - group.start > 1 else f"token {group.start}"
-        colour = shades[number % len(shades)]
-        style = f"background:color-mix(in srgb, {colour} 30%, transparent)"
+        style = f"background:color-mix(in srgb, {shades[number % len(shades)]} 30%, transparent)"
         if group.span is None:
             style = "outline:1px dashed"
-        # Line ends and tabs do their work on the page; every other control character shows as its picture.
-        shown = "".join(char if char in "\n\t" else visible(char) for char in group.text)
-        parts.append(f'<span style="{style}" title="{inline(f"{many} · id {ids}")}">{escape(shown)}</span>')
+        else:
+            parts.append(_flowing(tokens.text[at : group.span[0]]))
+            at = max(at, group.span[1])
+        title = inline(f"{many} · id {ids}")
+        parts.append(f'<span style="{style}" title="{title}">{_flowing(group.text)}</span>')
     if len(tokens.groups) > MARKED_LIMIT:
         parts.append(f'<span class="more"> and {len(tokens.groups) - MARKED_LIMIT:,} more</span>')
     return f'<div class="marked">{"".join(parts)}</div>'
+
+
+def _flowing(text: str) -> str:
+    """HTML where line ends and tabs do their work; every other control character shows as its picture."""
+    return escape("".join(char if char in "\n\t" else visible(char) for char in text))
 
 
 def stage(name: str, what: str, pieces: Sequence[str]) -> str:

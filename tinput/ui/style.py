@@ -21,6 +21,7 @@ _CSS = """
   line-height: 1.35; }
 .strip { display: flex; flex-wrap: wrap; gap: .25rem; max-height: 4.15rem; overflow-y: auto; margin-bottom: .55rem; }
 .strip.tall { max-height: none; }
+.strip.tall .tok { max-width: 100%; white-space: pre-wrap; overflow-wrap: anywhere; }
 .tok { font-family: "Source Code Pro", monospace; font-size: .95rem; line-height: 1.45; padding: .12rem .42rem;
   white-space: pre; unicode-bidi: isolate; border-radius: .3rem; max-width: 24rem; overflow: hidden;
   text-overflow: ellipsis; background: color-mix(in srgb, currentColor 9%, transparent); }

@@ -1,0 +1,43 @@
+"""The Tokens page: every token with its id, bytes and place, and the text printed once."""
+
+import re
+from html import unescape
+
+import pytest
+
+import tinput
+from tests import app
+from tinput import tokens as tokenizing
+from tinput.twins import NAMES
+
+
+@pytest.mark.parametrize("text", [app.TEXT, *app.HOSTILE])
+def test_the_table_is_the_tokens(text):
+    tokens = tinput.open_model(NAMES[0]).tokenize(text)
+    table = app.show("tokens", text).dataframe[0].value
+    assert tuple(table["id"]) == tokens.ids
+    assert tuple(table["piece"]) == tokens.pieces
+    assert [bytes.fromhex(cell) for cell in table["bytes"]] == list(tokens.bytes)
+    assert tuple(table["special"]) == tokens.special
+    spans = [None if cell == "" else tuple(map(int, cell.split("–"))) for cell in table["span"]]
+    assert spans == [span and tuple(span) for span in tokens.spans]
+
+
+@pytest.mark.parametrize("text", ["the cat  sat\non the mat", "我喜欢猫 🐱 a ⭢", "<b>x</b> & $y$"])
+def test_the_marked_text_is_the_text_once(text):
+    marked = re.search(r'<div class="marked">(.*?)</div>', app.html(app.show("tokens", text)), re.DOTALL)
+    assert marked is not None
+    assert unescape(re.sub(r"<[^>]*>", "", marked[1])) == text
+
+
+def test_what_each_stage_of_the_tokenizer_did():
+    at = app.show("tokens", token_view="Stages of the tokenizer")
+    for stage in tokenizing.stages(tinput.open_model(NAMES[0]).tokenizer, app.TEXT):
+        assert f"{stage.name} {stage.what}" in app.words(at)
+    assert "trace.tokens" not in app.code(at)[0]
+
+
+def test_the_python_runs_as_shown():
+    for view in ("Table", "Stages of the tokenizer"):
+        for block in app.code(app.show("tokens", token_view=view)):
+            exec(block, {})
