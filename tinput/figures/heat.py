@@ -38,8 +38,8 @@ def cells(shape: Sequence[int]) -> tuple[int, int]:
 
 def heatmap(
     values: Any,
-    rows: Sequence[Any] | None = None,
-    columns: Sequence[Any] | None = None,
+    rows: Any = None,
+    columns: Any = None,
     *,
     row_title: str = "token",
     column_title: str = "dimension",
@@ -131,8 +131,8 @@ def weights(
 def panels(
     values: Any,
     names: Sequence[str],
-    rows: Sequence[Any] | None = None,
-    columns: Sequence[Any] | None = None,
+    rows: Any = None,
+    columns: Any = None,
     *,
     row_title: str = "query",
     column_title: str = "key",

@@ -1,0 +1,257 @@
+"""How does turning q and k tell the model how far apart two tokens are?"""
+
+from tinput import figures, measure
+from tinput.positions import rope
+from tinput.ui import given, kit
+
+page = kit.start("How does turning q and k say how far apart two tokens are?", about=rope)
+trace, large, seq = page.trace, kit.large(), page.seq
+turned = given.rotation(page, rope)
+pairs = turned.angles.shape[-1]
+source = "recorded from the model" if turned.own else "what-if: theta 10,000 on the model's own heads"
+LINES = "import torch\nfrom tinput import figures, measure\nfrom tinput.positions import rope\n\n"
+if turned.own:
+    angles = "trace.effect.angles"
+    config = "model.config"
+else:
+    config = f"{{'head_dim': {2 * pairs}, 'rope_theta': 10_000.0}}"
+    LINES += f"inv_freq = rope.frequencies({config}).inv_freq\n"
+    angles = "rope.angles(torch.arange(len(trace.ids)), inv_freq)"
+
+part = kit.choose("Look at", ["Angles", "Dials", "Wavelengths", "q and k", "Scores", "Pairing", "Scaling"], key="turn")
+OTHERS = ("dynamic", "yarn", "llama3")
+NO_QK = f"q and k could not be recorded before the rotation: {turned.reason or 'this model has no attention'}."
+
+if part == "Angles":
+    with kit.panel("How far each pair is turned at each token") as panel:
+        figure = figures.heatmap(
+            turned.angles,
+            page.labels,
+            positions=page.place,
+            column_title="pair",
+            value_title="angle (radians, within one turn)",
+            scale="cyclic",
+            note=source,
+            large=large,
+        )
+        code = (
+            f"{LINES}figures.heatmap({angles}, trace.tokens.labels, column_title='pair',\n"
+            "                value_title='angle (radians)', scale='cyclic')"
+        )
+        page.show(figure, "angles", code=code)
+        effect = page.effect_of(rope.Rotate) or rope.predict(
+            {"head_dim": 2 * pairs, "rope_theta": 10_000.0}, page.positions
+        )
+        panel.say(
+            *rope.notice(effect, page.positions),
+            "The left columns spin within a few tokens; the right ones hardly move: seconds and hours of one clock.",
+            formula=rope.FORMULA,
+            note=rope.PAPER,
+        )
+
+elif part == "Dials":
+    with kit.panel("The pairs as clock hands") as panel:
+        figure = figures.dials(
+            turned.angles, page.labels, positions=page.place, colour=rope.COLOUR, note=source, large=large
+        )
+        page.show(figure, "dials", code=f"{LINES}figures.dials({angles}, trace.tokens.labels)")
+        last = page.place[-1]
+        turns = float(turned.angles[-1, 0]) / (2 * 3.141592653589793)
+        panel.say(
+            f"Each hand starts at the right. By position {last:,} the first pair has turned {turns:,.2f} times, the "
+            f"last by {float(turned.angles[-1, -1]):.3g} radians.",
+            "Read a column downwards: one pair, turning at its own steady speed.",
+            "The same token at two places has the same q and k, turned by different hands.",
+            formula=r"\theta_{p,i} = p\,\theta^{-2i/d}",
+        )
+
+elif part == "Wavelengths":
+    with kit.panel("How many tokens each pair needs for a full turn") as panel:
+        context = given.context(page)
+        wave = measure.wavelengths(turned.frequencies)
+        levels = [(seq, f"this text, {seq:,} tokens")]
+        levels += [(context, f"context, {context:,} tokens")] if context and context != seq else []
+        figure = figures.lines(
+            {"wavelength": wave},
+            x_title="pair",
+            y_title="wavelength (tokens)",
+            colours=[rope.COLOUR],
+            levels=levels,
+            log_y=True,
+            note=source,
+            large=large,
+        )
+        code = (
+            f"{LINES}wave = measure.wavelengths(rope.frequencies({config}).inv_freq)\n"
+            "figures.lines({'wavelength': wave}, x_title='pair', y_title='wavelength (tokens)', log_y=True)"
+        )
+        page.show(figure, "wavelengths", code=code)
+        slow = int((wave > context).sum()) if context else 0
+        panel.say(
+            f"From {float(wave[0]):.3g} tokens (pair 0) to {float(wave[-1]):,.0f} (pair {pairs - 1}).",
+            f"{slow} of {pairs} pairs never come full circle within the context of {context:,} tokens."
+            if context
+            else "The configuration does not say how long a text may be.",
+            "A text longer than any in training turns these slow pairs to angles that the model has never seen.",
+            formula=r"\lambda_i = 2\pi\,\theta^{2i/d}",
+        )
+
+elif part == "q and k":
+    with kit.panel("One head's vectors before and after the rotation") as panel:
+        left, right = kit.columns(2)
+        with left:
+            which = kit.choose("Vectors", ["q", "k"], key="qk")
+        before, after = (turned.q_before, turned.q) if which == "q" else (turned.k_before, turned.k)
+        if before is None or after is None:
+            kit.sentences(NO_QK)
+        else:
+            with right:
+                head = kit.number("Head", key="head", high=len(after) - 1)
+            figure = figures.panels(
+                [before[head], after[head]],
+                ["before", "after"],
+                page.labels,
+                row_title="token",
+                column_title="dimension",
+                across=2,
+                note=source,
+                large=large,
+            )
+            own = f"before, after = trace.attention.{which}_before[{head}], trace.attention.{which}[{head}]\n"
+            if not turned.own:
+                own = f"before = trace.attention.{which}[{head}]\nafter = rope.rotate(before, {angles})\n"
+            code = f"{LINES}{own}figures.panels([before, after], ['before', 'after'], across=2)"
+            page.show(figure, "rotated", code=code)
+            one, two = measure.norms(before[head]), measure.norms(after[head])
+            panel.say(
+                f"{2 * pairs} of {turned.d_head} dimensions turn, from dimension {turned.start}; pairing: "
+                f"{turned.layout}.",
+                f"Length of the last token's {which}: {float(one[-1]):.4g} before, {float(two[-1]):.4g} after.",
+                "The first token keeps its vector: position 0 is no turn at all." if page.place[0] == 0 else "",
+                formula=rope.FORMULA,
+            )
+
+elif part == "Scores":
+    with kit.panel("Scores by distance, and what a shift of all positions does") as panel:
+        if turned.q is None or turned.q_before is None:
+            kit.sentences(NO_QK)
+        else:
+            left, right = kit.columns(2)
+            with left:
+                head = kit.number("Head", key="head", high=len(turned.q) - 1)
+            with right:
+                shift = kit.number("Shift all positions by", key="shift", default=100, high=100_000)
+            scores, moved = (turned.scores(head, by, page.positions) for by in (0, int(shift)))
+            read, again = measure.by_distance(scores, signed=True), measure.by_distance(moved, signed=True)
+            figure = figures.lines(
+                {"as it is": read.mean, f"shifted by {shift:,}": again.mean},
+                read.distance,
+                x_title="key's position minus query's (tokens)",
+                y_title="score",
+                bands={"as it is": (read.low, read.high)},
+                colours=[rope.COLOUR, kit.GREY],
+                points=False,
+                note=source,
+                large=large,
+            )
+            made = (
+                "scores = trace.attention.scores[{0}].tensor()\n"
+                "shifted = model.trace(ids=trace.ids, positions=trace.positions + {1})\n"
+                "moved = shifted.attention.scores[{0}].tensor()\n"
+                if turned.own
+                else "def scores_at(positions):\n"
+                "    turned = rope.angles(positions, inv_freq)\n"
+                "    q, k = (rope.rotate(x[{0}], turned) for x in (trace.attention.q, trace.attention.k))\n"
+                "    return trace.attention.scale * q @ k.T\n\n"
+                "positions = torch.arange(len(trace.ids))\n"
+                "scores, moved = scores_at(positions), scores_at(positions + {1})\n"
+            ).format(head, shift)
+            code = (
+                f"{LINES}{made}read, again = (measure.by_distance(values, signed=True) for values in (scores, moved))\n"
+                "figures.lines({'as it is': read.mean, 'shifted': again.mean}, read.distance)"
+            )
+            page.show(figure, "scores", code=code)
+            panel.say(
+                f"Moving all {seq:,} tokens by {shift:,} changes no score by more than "
+                f"{float((scores - moved).abs().max()):.2g}, while the scores themselves reach "
+                f"{float(scores.abs().max()):.3g}: only the distance counts.",
+                "The band holds the middle 80 % of the scores at each distance: what the tokens are counts most.",
+                formula=r"q_m^\top k_n = (R_m q)^\top (R_n k) = q^\top R_{n-m}\, k",
+            )
+
+elif part == "Pairing":
+    with kit.panel("Which dimensions turn together") as panel:
+        rows = {"half-split": "half", "interleaved": "interleaved"}
+        index = given.pairings(turned, list(rows.values()))
+        figure = figures.heatmap(
+            index,
+            list(rows),
+            row_title="pairing",
+            column_title="dimension of a head",
+            value_title="pair",
+            scale="sequential",
+            limits=(0, pairs - 1),
+            masked=index < 0,
+            dtype="float32",
+            note="blank: not turned",
+            large=large,
+        )
+        code = (
+            f"{LINES}pair = torch.arange({pairs})\n"
+            "both = torch.stack([torch.cat([pair, pair]), pair.repeat_interleave(2)])\n"
+            "figures.heatmap(both, ['half-split', 'interleaved'], row_title='pairing', value_title='pair')"
+        )
+        page.show(figure, "pairing", code=code)
+        name = {layout: words for words, layout in rows.items()}[turned.layout]
+        panel.say(
+            f"{page.name} {'pairs' if turned.own else 'would pair'} {name}: dimension {turned.start} turns with "
+            f"{turned.start + (pairs if turned.layout == 'half' else 1)}.",
+            "The two are the same rotation with the dimensions in another order. Weights trained for one give nonsense "
+            "with the other, so neither is to be corrected into the other.",
+            f"{2 * pairs} of {turned.d_head} dimensions turn.",
+            formula=r"(i,\; i + \tfrac{d}{2}) \quad\text{or}\quad (2i,\; 2i+1)",
+        )
+
+else:
+    with kit.panel("The ways to stretch a context, on this model's frequencies") as panel:
+        factor = int(kit.choose("Times longer", ["4", "2", "8", "32"], key="stretch"))
+        theta, found = given.scalings(page, rope, factor)
+        context = given.context(page) or 2048
+        series = {name: measure.wavelengths(frequencies) for name, frequencies in found.items()}
+        if turned.own:
+            series["this model"] = measure.wavelengths(turned.frequencies)
+        figure = figures.lines(
+            series,
+            x_title="pair",
+            y_title="wavelength (tokens)",
+            levels=[(context, f"context {context:,}"), (factor * context, f"{factor} times longer")],
+            log_y=True,
+            points=False,
+            note=f"theta and width of {'the model' if turned.own else 'a what-if'}",
+            large=large,
+        )
+        code = (
+            f"{LINES}def stretched(name):\n"
+            f"    options = {{'rope_type': name, 'rope_theta': {theta:g}, 'factor': {factor:.1f},\n"
+            "               'low_freq_factor': 1.0, 'high_freq_factor': 4.0,\n"
+            f"               'original_max_position_embeddings': {context}}}\n"
+            f"    sizes = {{'head_dim': {2 * pairs}, 'max_position_embeddings': {context},\n"
+            "             'rope_parameters': options}\n"
+            f"    return measure.wavelengths(rope.frequencies(sizes, seq_len={factor * context}).inv_freq)\n\n"
+            f"figures.lines({{name: stretched(name) for name in {list(found)!r}}}, x_title='pair', log_y=True)"
+        )
+        page.show(figure, "scaling", code=code)
+        fast, slow = (
+            {name: float(wave[i] / series["default"][i]) for name, wave in series.items()} for i in (0, pairs - 1)
+        )
+        panel.say(
+            f"Position interpolation (linear) slows every pair {factor} times, the fast ones too, which tell "
+            "neighbours apart.",
+            "The others spare the fast pairs: the slowest is slowed "
+            + ", ".join(
+                f"{slow[name]:.3g} times by {name}" for name in slow if name not in ("default", "this model", "linear")
+            )
+            + f"; the fastest {fast.get('yarn', 1):.3g} times by yarn.",
+            "Longrope has no line: its divisors, one a pair, were found by search and stand in a model's own file.",
+            formula=r"\lambda'_i = s_i\,\lambda_i, \quad 1 \le s_i \le s",
+        )
