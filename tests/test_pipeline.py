@@ -281,6 +281,14 @@ def test_build_input_takes_any_kind_of_tokenizer(tokenizer, bare):
     assert torch.equal(build_input(TEXT, bare, embedding, "none", add_special_tokens=False), embedding[IDS[1:]])
 
 
+def test_build_input_takes_any_kind_of_matrix(tokenizer):
+    rows, positions = nn.Embedding(7, 4), nn.Embedding(9, 4)
+    expected = rows.weight[IDS] + positions.weight[:7]
+    assert torch.equal(build_input(TEXT, tokenizer, rows, "learned", positions_table=positions), expected)
+    arrays = {"embedding": rows.weight.detach().numpy(), "positions_table": positions.weight.detach().numpy()}
+    assert torch.equal(build_input(TEXT, tokenizer, scheme="learned", **arrays), expected)
+
+
 def test_build_input_keeps_dtype_and_gradient(tokenizer):
     embedding = torch.randn(7, 4, dtype=torch.bfloat16, requires_grad=True)
     out = build_input(TEXT, tokenizer, embedding, "sinusoidal", scale=True)

@@ -25,23 +25,24 @@ from tinput.positions.rope import rotate_by
 
 __all__ = ["TransformerInput", "attend", "attention", "build_input", "merge_heads", "split_heads"]
 
+Matrix = Any  # a tensor, an nn.Embedding, or what torch.as_tensor takes: a numpy array for one
 ADDED, NOWHERE = "added to the embedding", "nowhere"  # values of a scheme's INJECTION
 
 
 def build_input(
     text: str,
     tokenizer: Any,
-    embedding: Tensor,
+    embedding: Matrix,
     scheme: str = "sinusoidal",
     *,
-    positions_table: Tensor | None = None,
+    positions_table: Matrix | None = None,
     scale: bool = False,
     add_special_tokens: bool = True,
 ) -> Tensor:
     """The tensor that goes into the first attention block: (seq, d_model), in the dtype of `embedding`.
 
     tokenizer: a Hugging Face tokenizer (of transformers or of tokenizers), or anything with `encode(text) -> ids`
-    embedding: (vocab, d_model), one row a token id
+    embedding: (vocab, d_model), one row a token id: a tensor, an array or an nn.Embedding
     scheme: a name in SCHEMES. One that works inside attention, or nowhere, leaves the embedding rows as they are
     positions_table: (positions, d_model), for the scheme that looks its vectors up; row 0 is the first position's
     scale: multiply the embedding rows by sqrt(d_model) before positions are added (Vaswani et al. 2017, section 3.4)
@@ -51,15 +52,18 @@ def build_input(
     than the table has rows, ValueError for a scheme or a shape that does not fit.
     """
     _check_scheme(scheme)
-    _check_matrix("embedding", embedding, "(vocab, d_model)")
+    rows = _tensor(embedding)
+    _check_matrix("embedding", rows, "(vocab, d_model)")
+    table = None if positions_table is None else _tensor(positions_table)
+    if table is not None:
+        _check_matrix("positions_table", table, "(positions, d_model)", width=rows.shape[1])
+
     ids = _encode(tokenizer, text, add_special_tokens)  # (seq,)
-    _check_ids(ids, len(embedding))
-    x = embedding[ids]  # (seq, d_model)
+    _check_ids(ids, len(rows))
+    x = rows[ids]  # (seq, d_model)
     if scale:
-        x = x * embedding.shape[1] ** 0.5
-    if positions_table is not None:
-        _check_matrix("positions_table", positions_table, "(positions, d_model)", width=embedding.shape[1])
-    return _add_positions(x, scheme, positions_table)
+        x = x * rows.shape[1] ** 0.5
+    return _add_positions(x, scheme, table)
 
 
 class TransformerInput(nn.Module):
@@ -247,6 +251,10 @@ def _encode(tokenizer: Any, text: str, add_special_tokens: bool) -> Tensor:
     if ids.numel() == 0:
         raise BadText("the text has no tokens: type something.")
     return ids.long()
+
+
+def _tensor(matrix: Matrix) -> Tensor:
+    return matrix.weight if isinstance(matrix, nn.Embedding) else torch.as_tensor(matrix)
 
 
 def _check_scheme(scheme: str) -> Any:
