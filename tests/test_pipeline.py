@@ -285,7 +285,10 @@ def test_build_input_takes_any_kind_of_matrix(tokenizer):
     rows, positions = nn.Embedding(7, 4), nn.Embedding(9, 4)
     expected = rows.weight[IDS] + positions.weight[:7]
     assert torch.equal(build_input(TEXT, tokenizer, rows, "learned", positions_table=positions), expected)
-    arrays = {"embedding": rows.weight.detach().numpy(), "positions_table": positions.weight.detach().numpy()}
+    arrays: dict[str, Any] = {
+        "embedding": rows.weight.detach().numpy(),
+        "positions_table": positions.weight.detach().numpy(),
+    }
     assert torch.equal(build_input(TEXT, tokenizer, scheme="learned", **arrays), expected)
 
 
