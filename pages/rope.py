@@ -133,15 +133,18 @@ elif part == "q and k":
 
 elif part == "Scores":
     with kit.panel("Scores by distance, and what a shift of all positions does") as panel:
-        if turned.q is None or turned.q_before is None:
+        left, right = kit.columns(2)
+        with left:
+            count = 1 if turned.q is None else len(turned.q)
+            head = kit.number("Head", key="head", high=count - 1)
+        with right:
+            shift = kit.number("Shift all positions by", key="shift", default=100, high=100_000)
+        scores, moved = (turned.scores(page, head, by) for by in (0, shift))
+        if scores is None:
             kit.sentences(NO_QK)
+        elif moved is None:
+            kit.sentences(f"{page.name} takes no positions as far as that: choose a smaller shift.")
         else:
-            left, right = kit.columns(2)
-            with left:
-                head = kit.number("Head", key="head", high=len(turned.q) - 1)
-            with right:
-                shift = kit.number("Shift all positions by", key="shift", default=100, high=100_000)
-            scores, moved = (turned.scores(head, by, page.positions) for by in (0, int(shift)))
             read, again = measure.by_distance(scores, signed=True), measure.by_distance(moved, signed=True)
             figure = figures.lines(
                 {"as it is": read.mean, f"shifted by {shift:,}": again.mean},

@@ -213,10 +213,20 @@ class Rotation:
         assert self.k is not None
         return head // (self.q.shape[0] // self.k.shape[0])
 
-    def scores(self, head: int, shift: int, positions: Tensor) -> Tensor:
-        """scale q kT of one head, (query, key), all positions moved by `shift`. Only where q and k before are there."""
-        assert self.q_before is not None
-        assert self.k_before is not None
+    def scores(self, page: Page, head: int, shift: int) -> Tensor | None:
+        """scale q kT of one head, (query, key), all positions moved by `shift`; None where that cannot be had.
+
+        Recorded anew from the model if the rotation is its own, else computed from its q and k.
+        """
+        if self.own:
+            try:
+                trace = page.retrace(positions=(page.positions + shift).tolist()) if shift else page.trace
+            except TinputError:
+                return None
+            return None if trace.attention is None else trace.attention.scores[head].tensor().float()
+        if self.q_before is None or self.k_before is None:
+            return None
+        positions = page.positions
         turned = (positions + shift).double()[:, None] * self.frequencies
         q, k = (
             self.rotate(x.double(), turned, self.layout, self.start, self.magnitude)
@@ -232,6 +242,8 @@ def rotation(page: Page, scheme: Any) -> Rotation:
     if isinstance(recorded, Rotate):
         before = (None, None) if attention is None else (attention.q_before, attention.k_before)
         reason = page.trace.attention_reason if attention is None else attention.before_reason
+        if any(x is not None and x.shape != y.shape for x, y in zip(before, (q, k), strict=True) if y is not None):
+            before, reason = (None, None), "a part of each head alone is turned, and it was recorded by itself"
         magnitude = float(torch.hypot(recorded.cos.double(), recorded.sin.double()).mean())
         return Rotation(
             True, recorded.angles, _frequencies(page, scheme, recorded), recorded.layout, recorded.start,
