@@ -121,24 +121,30 @@ def by_distance(matrix: Tensor, *, signed: bool = False) -> Distances:
     A distance without a finite cell is left out.
     """
     rows, columns = matrix.shape
-    past = columns - rows
-    found: dict[int, list[Tensor]] = {}
-    for offset in range(-(rows - 1) - past, columns - past):
-        cells = matrix.diagonal(offset + past).float()
-        cells = cells[cells.isfinite()]
-        if len(cells):
-            found.setdefault(offset if signed else abs(offset), []).append(cells)
-    distance = sorted(found)
-    groups = [torch.cat(found[d]) for d in distance]
-    edges = [group.quantile(torch.tensor([0.1, 0.9])) for group in groups]
-    empty = torch.empty(0)
-    return Distances(
-        torch.tensor(distance, dtype=torch.int64),
-        torch.stack([group.double().mean().float() for group in groups]) if groups else empty,
-        torch.stack([edge[0] for edge in edges]) if groups else empty,
-        torch.stack([edge[1] for edge in edges]) if groups else empty,
-        torch.tensor([len(group) for group in groups], dtype=torch.int64),
-    )
+    # Each row moved one further to the right than the row below: distances then stand one below the other.
+    cells = torch.nn.functional.pad(matrix.float().flip(0), (0, rows), value=math.nan)
+    cells = cells.flatten()[: rows * (rows + columns - 1)].view(rows, rows + columns - 1)
+    cells = torch.where(cells.isfinite(), cells, math.nan).T  # (distance, rows), the query itself at columns - 1
+    distance = torch.arange(1 - columns, rows)
+    if not signed:
+        behind, ahead = cells[:columns].flip(0), cells[columns:]
+        most = max(len(behind), len(ahead) + 1)
+        behind = torch.nn.functional.pad(behind, (0, 0, 0, most - len(behind)), value=math.nan)
+        ahead = torch.nn.functional.pad(ahead, (0, 0, 1, most - len(ahead) - 1), value=math.nan)
+        cells, distance = torch.cat((behind, ahead), dim=1), torch.arange(most)
+    count = (~cells.isnan()).sum(dim=1)
+    kept = count > 0
+    cells, distance, count = cells[kept].sort(dim=1).values, distance[kept], count[kept]  # NaN last
+    mean = cells.double().nansum(dim=1) / count
+    return Distances(distance, mean.float(), _quantile(cells, count, 0.1), _quantile(cells, count, 0.9), count)
+
+
+def _quantile(cells: Tensor, count: Tensor, share: float) -> Tensor:
+    """Of the first `count` of each sorted row, between neighbours where it falls between them: (n,)."""
+    place = share * (count - 1).double()
+    below = place.floor().long()
+    low, high = cells.gather(1, below[:, None])[:, 0], cells.gather(1, (below + 1).clamp(max=count - 1)[:, None])[:, 0]
+    return (low + (place - below) * (high - low)).float()
 
 
 def wavelengths(frequencies: Tensor) -> Tensor:
