@@ -52,8 +52,8 @@ if part == "Stages":
             panel.say(words.does(stage), formula=stage.formula)
         low, high = int(sizes.argmin()), int(sizes.argmax())
         panel.say(
-            f"Shape {words.shape(recorded)}. The shortest vector is that of {page.labels[low]} ({sizes[low]:.3g} long), "
-            f"the longest that of {page.labels[high]} ({sizes[high]:.3g}).",
+            f"{words.shape(recorded)} numbers. The shortest vector is {page.labels[low]} (norm {sizes[low]:.3g}), "
+            f"the longest {page.labels[high]} ({sizes[high]:.3g}).",
             note=f"Recorded as {stage.op}" + (f" in {stage.module}" if stage.module else "") + f". {stage.note}",
         )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from base64 import b64decode
+from functools import cache
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -24,22 +25,30 @@ HOSTILE = [
 ]
 
 
+PAGES = sorted(path.stem for path in (ROOT / "pages").glob("*.py"))
+
+
+def start() -> AppTest:
+    """The app as it opens."""
+    at = AppTest.from_file(str(ROOT / "tinput/ui/frame.py"), default_timeout=60).run()
+    assert not at.exception, at.exception[0].stack_trace
+    return at
+
+
+@cache
+def _page_hash(page: str) -> str:
+    return start().switch_page(f"../../pages/{page}.py")._page_hash
+
+
 def show(page: str, text: str | None = TEXT, model: str | None = None, **controls: str) -> AppTest:
     """A page as a link shows it: the address bar holds the text, the model and the page's controls."""
     at = AppTest.from_file(str(ROOT / "tinput/ui/frame.py"), default_timeout=60)
-    at.run()  # registers the pages
-    if text is not None:
-        at.query_params["text"] = text
-    if model is not None:
-        at.query_params["model"] = model
-    for key, value in controls.items():
-        at.query_params[key] = value
-    fresh = AppTest.from_file(str(ROOT / "tinput/ui/frame.py"), default_timeout=60)
-    fresh.query_params.update(at.query_params)
-    fresh._page_hash = at.switch_page(f"../../pages/{page}.py")._page_hash
-    fresh.run()
-    assert not fresh.exception, fresh.exception[0].stack_trace
-    return fresh
+    at._page_hash = _page_hash(page)
+    given = {"text": text, "model": model, **controls}
+    at.query_params.update({key: value for key, value in given.items() if value is not None})
+    at.run()
+    assert not at.exception, at.exception[0].stack_trace
+    return at
 
 
 def html(at: AppTest) -> str:

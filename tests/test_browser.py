@@ -1,0 +1,171 @@
+"""The whole app in a real browser: from its start to a picture, from a link, with text that looks like markup."""
+
+from __future__ import annotations
+
+from urllib.parse import urlencode
+
+import pytest
+
+from tests import app
+
+expect = pytest.importorskip("playwright.sync_api").expect
+pytestmark = pytest.mark.browser
+HOSTILE = app.HOSTILE[0]
+HOME = "pipeline"  # the page of the bare address
+# Streamlit asks for these below a page's own path first, and then at the root: its way, and no fault.
+_USUAL = ("_stcore/health", "_stcore/host-config")
+
+
+@pytest.fixture
+def page(browser):
+    """A browser page that notes console errors, failed requests and requests to other hosts in `page.wrong`."""
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    page = context.new_page()
+    page.wrong = []
+
+    def answered(response):
+        if response.status >= 400 and not response.url.endswith(_USUAL):
+            page.wrong.append(f"{response.status} {response.url}")
+
+    def said(message):
+        if message.type == "error" and "404" not in message.text:
+            page.wrong.append(message.text)
+
+    page.on("response", answered)
+    page.on("console", said)
+    page.on("pageerror", lambda error: page.wrong.append(str(error)))
+    page.on("requestfailed", lambda request: page.wrong.append(f"failed: {request.url}"))
+    yield page
+    context.close()
+    assert not page.wrong
+
+
+def go(page, url: str, path: str = "", **query: str) -> None:
+    path = "" if path == HOME else path
+    page.goto(f"{url}/{path}{'?' + urlencode(query) if query else ''}")
+    page.wait_for_selector(".strip .tok, .empty, .trouble", timeout=60_000)
+    page.wait_for_selector("textarea[aria-label='Text']", timeout=60_000)
+
+
+def drawn(page, count: int = 1) -> None:
+    """Wait until that many figures are there."""
+    page.wait_for_function(f"document.querySelectorAll('.js-plotly-plot .main-svg').length >= {count}", timeout=60_000)
+
+
+def tokens(page) -> list[str]:
+    return page.locator(".strip .tok").all_text_contents()
+
+
+@pytest.mark.parametrize("name", app.PAGES)
+def test_a_pages_link_is_the_first_request(page, app_url, name):
+    go(page, app_url, name, text="a cat", model="tinput/rope")
+    expect(page.get_by_label("Text", exact=True)).to_have_value("a cat")
+    assert "".join(tokens(page)).replace("␣", " ") == "a cat"
+    expect(page.get_by_role("combobox", name="Model").first).to_have_value("tinput/rope")
+    assert page.locator(".stException").count() == 0
+
+
+def test_a_link_as_the_first_request_of_a_fresh_server(page):
+    from tests.serve import server
+
+    with server() as url:
+        go(page, url, "tokens", text="fresh")
+        expect(page.get_by_label("Text", exact=True)).to_have_value("fresh")  # the frame is there
+        page.wait_for_selector(".marked")
+        page.wait_for_load_state("networkidle")  # before the server goes away
+        page.goto("about:blank")
+
+
+def test_from_the_start_to_a_picture(page, app_url):
+    go(page, app_url)
+    drawn(page, 2)
+    assert page.locator(".badge").count() == 2
+
+
+def test_the_address_holds_the_view(page, app_url):
+    go(page, app_url)
+    text = page.get_by_label("Text", exact=True)
+    text.fill("two cats & <b>a dog</b>")
+    text.press("Control+Enter")
+    page.wait_for_url("**text=two+cats**")
+    page.get_by_role("link", name="Embeddings").click()
+    page.get_by_role("radio", name="Norms").click()
+    page.wait_for_url("**look=Norms**")
+    link = page.url
+    other = page.context.new_page()
+    other.goto(link)
+    other.wait_for_selector(".question")
+    other.wait_for_selector("text=The length of each token's vector")
+    expect(other.get_by_label("Text", exact=True)).to_have_value("two cats & <b>a dog</b>")
+    other.close()
+
+
+def test_markup_shows_as_typed(page, app_url):
+    for name in ("", "tokens", "embeddings", "side_by_side"):
+        go(page, app_url, name, text=HOSTILE)
+        assert "".join(tokens(page)).replace("␣", " ").startswith(HOSTILE)
+        assert page.locator(".strip img, .marked img, .katex-html .strip").count() == 0
+    page.wait_for_selector(".facts")
+    go(page, app_url, "tokens", text=HOSTILE)
+    assert page.locator(".marked").inner_text() == HOSTILE
+
+
+def test_tokens_on_a_figure_are_literal(page, app_url):
+    go(page, app_url, "embeddings", text="<s> <b>x</b> &amp; $y$")
+    drawn(page)
+    labels = "".join(page.locator(".js-plotly-plot .y2tick text").all_text_contents())
+    shown = "".join(tokens(page))
+    assert labels == shown
+    for part in ("<", ">", "&", "$"):
+        assert part in labels
+
+
+def test_a_text_too_long_for_a_link_stays_in_the_session(page, app_url):
+    go(page, app_url, model="tinput/alibi")
+    text = page.get_by_label("Text", exact=True)
+    text.fill("word " * 1_000)
+    text.press("Control+Enter")
+    page.wait_for_selector("text=too long for a link")
+    page.get_by_role("link", name="Tokens").click()
+    page.wait_for_selector("text=The text, token by token")
+    assert text.input_value() == "word " * 1_000
+    assert "text=" not in page.url
+
+
+def test_a_typed_path_that_is_no_folder(page, app_url):
+    go(page, app_url)
+    box = page.get_by_role("combobox", name="Model")
+    box.click()
+    box.fill("/no/such/folder")
+    box.press("Enter")
+    page.wait_for_selector(".trouble")
+    assert "/no/such/folder" in page.locator(".trouble").inner_text()
+
+
+def test_csv_and_python_of_a_figure(page, app_url):
+    go(page, app_url, text="a cat", model="tinput/learned", part="Token and position")
+    drawn(page, 2)
+    with page.expect_download() as waiting:
+        page.get_by_role("button", name="CSV").last.click()
+    lines = waiting.value.path().read_text(encoding="utf-8").splitlines()
+    assert "# model: tinput/learned" in lines
+    assert any(line.startswith("# dtype: float32") for line in lines)
+    page.get_by_role("button", name="Python").last.click()
+    assert "tinput.open_model('tinput/learned')" in page.locator(".stCode").last.inner_text()
+
+
+def test_a_picture_can_be_downloaded(page, app_url):
+    go(page, app_url)
+    drawn(page, 2)
+    with page.expect_download() as waiting:
+        page.locator(".modebar-btn[data-title^='Download']").first.click()
+    assert waiting.value.path().read_bytes().startswith(b"\x89PNG")
+
+
+def test_first_sight_is_under_a_megabyte(page, app_url):
+    """What the server sends over the websocket; the scripts of Streamlit itself are kept by the browser."""
+    sizes: list[int] = []
+    page.on("websocket", lambda ws: ws.on("framereceived", lambda data: sizes.append(len(data))))
+    go(page, app_url, text="the cat sat on the mat and the dog sat on the cat. " * 20)
+    drawn(page, 2)
+    assert 10_000 < sum(sizes) < 1_000_000
