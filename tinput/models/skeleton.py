@@ -12,16 +12,15 @@ enough to see how data flows, at any size.
 from __future__ import annotations
 
 import copy
-import functools
 import inspect
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
-from tinput.errors import BadIds, BadModel, Unknown
+from tinput.errors import BadIds, BadModel, NotRecorded, Unknown
 from tinput.models.tree import map_tensors, tensors_in
 from tinput.models.weights import ModuleWeights, Weights
 
@@ -72,14 +71,13 @@ class Skeleton:
                 if buffer is not None and name in persistent and self.weights.has(name):
                     module._buffers[key] = self.weights.tensor(name).to(buffer.dtype).clone()
 
-    def copy(self, read: bool) -> tuple[PreTrainedModel, Placeholders]:
-        """A fresh module (its state is its own: dynamic frequencies start anew) and its placeholders."""
-        model = copy.deepcopy(self.model)
-        return model, Placeholders(self, model, read)
+    def copy(self, read: bool, leave_out: Iterable[str] = ()) -> tuple[PreTrainedModel, Placeholders]:
+        """A fresh module (its state is its own: dynamic frequencies start anew) and its placeholders.
 
-    @functools.cached_property
-    def _initial_lock(self) -> threading.Lock:
-        return threading.Lock()
+        leave_out: paths of modules that the run will not get to; they are not copied
+        """
+        model = copy.deepcopy(self.model, {id(self.model.get_submodule(path)): Absent() for path in leave_out})
+        return model, Placeholders(self, model, read)
 
     def initial(self, name: str) -> Tensor | None:
         """The value that the class itself computes for a parameter; None for one that starts at random or constant.
@@ -105,6 +103,13 @@ class Skeleton:
         first, second = values
         varies = first.ndim > 1 and len(first) > 1 and not torch.equal(first[1:], first[:-1])
         return first.data if varies and torch.equal(first, second) else None
+
+
+class Absent(nn.Module):
+    """Stands where a module was left out of a copy."""
+
+    def forward(self, *_: Any, **__: Any) -> Any:
+        raise NotRecorded("The forward pass went on to a module that was left out.")
 
 
 class Placeholders:
@@ -201,6 +206,8 @@ class Placeholders:
         def pretend(*args: Any, **kwargs: Any) -> Any:
             if name.endswith("_") and not name.endswith("__"):
                 return args[0]
+            if name == "linear" and len(args) > 1 and id(args[0]) not in self.names:  # what most calls are
+                return self._random_like(torch.empty(()).expand(*args[0].shape[:-1], args[1].shape[0]))
             mixed = any(id(t) not in self.names and t.is_floating_point() for t in tensors_in((args, kwargs)))
             try:  # an index of one element is read as a number, which meta tensors cannot be
                 on_meta = func(*map_tensors(_floats_to_meta, args), **map_tensors(_floats_to_meta, kwargs))

@@ -61,7 +61,7 @@ class Stack:
     """One stack of blocks: the encoder, the decoder, or the only one."""
 
     path: str
-    block: str  # the path of its first block
+    paths: tuple[str, ...]  # of its blocks, in the order in which they run; one that runs twice stands twice
     block_class: str
     n_layers: int
     attention_layers: tuple[int, ...]
@@ -119,7 +119,7 @@ def _stack(skeleton: Skeleton, front: Front, path: str) -> Stack:
     first_attention = (with_positions or attention_layers or [None])[0]
     return Stack(
         path,
-        first.path,
+        tuple(block.path for block in blocks),
         front.classes[first.path],
         len(blocks),
         tuple(attention_layers),

@@ -8,7 +8,7 @@ scores that a product of two content tensors made.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -81,14 +81,16 @@ def run(
     positions: Tensor | None = None,
     decoder: bool = False,
     done: Callable[[Front], bool] | None = None,
+    leave_out: Iterable[str] = (),
 ) -> Front:
     """Runs the module on ids (seq,) until `done` says so after an attention call or a block, or to the end.
 
-    decoder: the ids go to the decoder of an encoder-decoder, whose encoder sees the same ids.
+    decoder: only the decoder of an encoder-decoder is wanted: the encoder is not run
+    leave_out: paths of blocks that will not be reached
     Raises BadIds, BadFile and NotRecorded.
     """
     with LOCK:
-        model, placeholders = skeleton.copy(read)
+        model, placeholders = skeleton.copy(read, leave_out)
         front = Front(Tape(placeholders.resolve), placeholders, ids[None])
         tape = front.tape
         inputs = _inputs(skeleton, front.ids, positions, decoder)
@@ -122,6 +124,11 @@ def _inputs(skeleton: Skeleton, ids: Tensor, positions: Tensor | None, decoder: 
         inputs["use_cache"] = False
     if skeleton.config.is_encoder_decoder and "decoder_input_ids" in accepted:
         inputs["decoder_input_ids"] = ids
+        if decoder and "encoder_outputs" in accepted:  # what a decoder's first block is given does not depend on them
+            from transformers.modeling_outputs import BaseModelOutput
+
+            width = skeleton.model.get_input_embeddings().weight.shape[-1]
+            inputs["encoder_outputs"] = BaseModelOutput(last_hidden_state=torch.zeros(*ids.shape, width))
     if positions is not None:
         name = "decoder_position_ids" if decoder and "decoder_position_ids" in accepted else "position_ids"
         if name not in accepted:

@@ -175,12 +175,14 @@ def record(
     wanted = stack.first_attention
 
     def done(front: Front) -> bool:
-        if wanted is None or (stack.attention_layers and wanted > FARTHEST):
+        if wanted is None or wanted > FARTHEST:
             return any(block.stack == stack.path and block.stop is not None for block in front.blocks)
         last = front.attentions[-1].block if front.attentions else None
         return last is not None and last.stack == stack.path and last.number >= wanted
 
-    front = run(skeleton, ids, read=True, positions=positions, decoder=decoder, done=done)
+    front = run(
+        skeleton, ids, read=True, positions=positions, decoder=decoder, done=done, leave_out=_unreached(anatomy, stack)
+    )
     blocks = [block for block in front.blocks if block.stack == stack.path]
     if not blocks:
         raise NotRecorded(f"The forward pass did not reach a first block ({front.error or 'none was entered'}).")
@@ -206,6 +208,13 @@ def record(
 
 # A first layer with positions further down needs every layer before it loaded and run: not worth it past this one.
 FARTHEST = 4
+
+
+def _unreached(anatomy: Anatomy, stack: Stack) -> list[str]:
+    """The blocks that a trace of this stack does not run: those after the one that is traced, and other stacks'."""
+    last = min(stack.first_attention or 0, FARTHEST)
+    ahead = [path for place, path in enumerate(dict.fromkeys(stack.paths)) if place > last]
+    return ahead + [path for other in anatomy.stacks if other is not stack for path in dict.fromkeys(other.paths)]
 
 
 def _call(front: Front, stack: Stack, wanted: int | None) -> AttentionCall | None:

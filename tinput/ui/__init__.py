@@ -1,0 +1,1 @@
+"""The part of the app that knows Streamlit: frame, widgets, caches, messages."""
