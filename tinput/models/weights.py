@@ -13,6 +13,7 @@ The format: https://huggingface.co/docs/safetensors/index#format
 from __future__ import annotations
 
 import copy
+import itertools
 import json
 import math
 import os
@@ -193,8 +194,19 @@ class Weights:
         width = math.prod(info.shape[1:])
         if not width or not info.shape[0]:
             return torch.empty((len(index), *info.shape[1:]), dtype=dtype)
-        table = self._map(info)[info.start : info.stop].view(info.shape[0], width * dtype.itemsize)  # (rows, bytes)
-        return table[index].view(dtype).view(len(index), *info.shape[1:])  # a fresh copy: aligned
+        # read, not looked up in the map: there each row would bring its neighbours along, up to 2 MB of them
+        stride = width * dtype.itemsize
+        raw = torch.empty((len(index), stride), dtype=torch.uint8)
+        ends = [0, *((index.diff() != 1).nonzero().flatten() + 1).tolist(), len(index)]  # of runs of neighbouring rows
+        try:
+            with open(info.file, "rb") as file:
+                for first, last in itertools.pairwise(ends) if len(index) else ():
+                    file.seek(info.start + int(index[first]) * stride)
+                    if file.readinto(memoryview(raw[first:last].numpy())) != (last - first) * stride:
+                        raise BadFile(f"{info.file} has changed since it was opened; open the model again.")
+        except OSError as error:
+            raise BadFile(f"{info.file} cannot be read any more: {error.strerror or error}.") from None
+        return raw.view(dtype).view(len(index), *info.shape[1:])
 
     def _map(self, info: TensorInfo) -> Tensor:
         """The file's bytes (size,) uint8, mapped for as long as this object lives."""
