@@ -27,11 +27,8 @@ def bias_of(symmetric: bool) -> tuple:
 
 if part == "Bias":
     with kit.panel("What each head adds to its scores") as panel:
-        left, right = kit.columns(2)
-        with left:
-            form = kit.choose("Form", ["As it is added", "By distance", "Symmetric"], key="form")
-        with right:
-            first = kit.number("First head shown", key="from", high=max(0, count - 1)) if count > 8 else 0
+        form = kit.choose("Form", ["As it is added", "By distance", "Symmetric"], key="form")
+        first = kit.number("First head shown", key="from", high=max(0, count - 1)) if count > 8 else 0
         heads, name = bias_of(form == "Symmetric")
         shown, masked = heads.window(first, 8, relative=form == "By distance")
         figure = figures.panels(
@@ -47,7 +44,9 @@ if part == "Bias":
         code = f"{LINES}bias = {name}.window(cells=64)\nfigures.panels(bias, [f'head {{i}}' for i in range({count})])"
         page.show(figure, "bias", code=code)
         said = {
-            "As it is added": "This is what the model adds, in the form in which it adds it.",
+            "As it is added": "This is what the model adds, in the form in which it adds it."
+            if heads.own
+            else "This is what the paper's form would add to the model's scores.",
             "By distance": "The same with each row's own key at 0: a constant in a row is removed by softmax, "
             "so the weights are equal.",
             "Symmetric": "For attention in both directions: what is ahead costs as much as what is behind.",
@@ -125,17 +124,17 @@ else:
         levels = [(seq, f"this text, {seq:,} tokens")] if seq > 1 else []
         context = given.context(page)
         levels += [(context, f"context, {context:,} tokens")] if context else []
-        figure = figures.lines(
-            {"distance at 1 %": reach},
+        figure = figures.bars(
+            reach,
+            names,
             x_title="head",
             y_title="distance (tokens)",
-            colours=[alibi.COLOUR],
+            colour=alibi.COLOUR,
             levels=levels,
             log_y=True,
-            points=True,
             large=large,
         )
-        code = f"{LINES}reach = alibi.reach(alibi.slopes({count}))\nfigures.lines({{'reach': reach}}, log_y=True)"
+        code = f"{LINES}reach = alibi.reach(alibi.slopes({count}))\nfigures.bars(reach, range({count}), log_y=True)"
         page.show(figure, "reach", code=code)
         near, far = float(reach.min()), float(reach.max())
         within = int((reach < seq).sum())

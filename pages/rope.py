@@ -20,6 +20,10 @@ else:
 
 part = kit.choose("Look at", ["Angles", "Dials", "Wavelengths", "q and k", "Scores", "Pairing", "Scaling"], key="turn")
 OTHERS = ("dynamic", "yarn", "llama3")
+TURN = (  # rope.FORMULA without the matrix, which is wider than the column of words
+    r"x'_a = x_a \cos p\theta_i - x_b \sin p\theta_i, \quad x'_b = x_b \cos p\theta_i + x_a \sin p\theta_i, \quad"
+    r" \theta_i = \theta^{-2i/d}"
+)
 NO_QK = f"q and k could not be recorded before the rotation: {turned.reason or 'this model has no attention'}."
 
 if part == "Angles":
@@ -45,7 +49,7 @@ if part == "Angles":
         panel.say(
             *rope.notice(effect, page.positions),
             "The left columns spin within a few tokens; the right ones hardly move: seconds and hours of one clock.",
-            formula=rope.FORMULA,
+            formula=TURN,
             note=rope.PAPER,
         )
 
@@ -128,7 +132,7 @@ elif part == "q and k":
                 f"{turned.layout}.",
                 f"Length of the last token's {which}: {float(one[-1]):.4g} before, {float(two[-1]):.4g} after.",
                 "The first token keeps its vector: position 0 is no turn at all." if page.place[0] == 0 else "",
-                formula=rope.FORMULA,
+                formula=TURN,
             )
 
 elif part == "Scores":
@@ -153,19 +157,21 @@ elif part == "Scores":
                 y_title="score",
                 bands={"as it is": (read.low, read.high)},
                 colours=[rope.COLOUR, kit.GREY],
+                dashes=["solid", "dot"],
                 points=False,
                 note=source,
                 large=large,
             )
             made = (
-                "scores = trace.attention.scores[{0}].tensor()\n"
+                "mask = trace.attention.mask[{0}].tensor()\n"
+                "scores = trace.attention.scores[{0}].tensor() + mask\n"
                 "shifted = model.trace(ids=trace.ids, positions=trace.positions + {1})\n"
-                "moved = shifted.attention.scores[{0}].tensor()\n"
+                "moved = shifted.attention.scores[{0}].tensor() + mask\n"
                 if turned.own
                 else "def scores_at(positions):\n"
                 "    turned = rope.angles(positions, inv_freq)\n"
                 "    q, k = (rope.rotate(x[{0}], turned) for x in (trace.attention.q, trace.attention.k))\n"
-                "    return trace.attention.scale * q @ k.T\n\n"
+                "    return trace.attention.scale * q @ k.T + trace.attention.mask[{0}].tensor()\n\n"
                 "positions = torch.arange(len(trace.ids))\n"
                 "scores, moved = scores_at(positions), scores_at(positions + {1})\n"
             ).format(head, shift)
@@ -176,10 +182,10 @@ elif part == "Scores":
             page.show(figure, "scores", code=code)
             panel.say(
                 f"Moving all {seq:,} tokens by {shift:,} changes no score by more than "
-                f"{float((scores - moved).abs().max()):.2g}, while the scores themselves reach "
-                f"{float(scores.abs().max()):.3g}: only the distance counts.",
+                f"{float((scores - moved).nan_to_num(0).abs().max()):.2g}, while the scores go up to "
+                f"{float(scores.max()):.3g}: only the distance counts.",
                 "The band holds the middle 80 % of the scores at each distance: what the tokens are counts most.",
-                formula=r"q_m^\top k_n = (R_m q)^\top (R_n k) = q^\top R_{n-m}\, k",
+                formula=r"(R_m q)^\top (R_n k) = q^\top R_{n-m}\, k",
             )
 
 elif part == "Pairing":
@@ -236,6 +242,7 @@ else:
         code = (
             f"{LINES}def stretched(name):\n"
             f"    options = {{'rope_type': name, 'rope_theta': {theta:g}, 'factor': {factor:.1f},\n"
+            "               'partial_rotary_factor': 0.25 if name == 'proportional' else 1.0,\n"
             "               'low_freq_factor': 1.0, 'high_freq_factor': 4.0,\n"
             f"               'original_max_position_embeddings': {context}}}\n"
             f"    sizes = {{'head_dim': {2 * pairs}, 'max_position_embeddings': {context},\n"
@@ -251,10 +258,9 @@ else:
             f"Position interpolation (linear) slows every pair {factor} times, the fast ones too, which tell "
             "neighbours apart.",
             "The others spare the fast pairs: the slowest is slowed "
-            + ", ".join(
-                f"{slow[name]:.3g} times by {name}" for name in slow if name not in ("default", "this model", "linear")
-            )
+            + ", ".join(f"{slow[name]:.3g} times by {name}" for name in slow if name in OTHERS)
             + f"; the fastest {fast.get('yarn', 1):.3g} times by yarn.",
-            "Longrope has no line: its divisors, one a pair, were found by search and stand in a model's own file.",
+            "Longrope has no line: its divisors were found by search and stand in a model's own file. Proportional is "
+            "Gemma 4's: a quarter of the pairs turns, the others have no wavelength.",
             formula=r"\lambda'_i = s_i\,\lambda_i, \quad 1 \le s_i \le s",
         )

@@ -10,14 +10,14 @@ LAYOUTS = {
     "model's": "",
     "interleaved": "interleaved",
     "halves": "halves",
-    "as in Whisper": "whisper",
-    "as in MusicGen": "musicgen",
+    "Whisper's": "whisper",
+    "MusicGen's": "musicgen",
 }
-BASES = {"10,000": 10_000.0, "100": 100.0, "1,000": 1_000.0, "100,000": 100_000.0, "1,000,000": 1_000_000.0}
-WIDTHS = {"model's": 0, "16": 16, "64": 64, "256": 256, "1,024": 1_024}
+BASES = {"10,000": 10_000.0, "100": 100.0, "1,000,000": 1_000_000.0}
+WIDTHS = {"model's": 0, "16": 16, "256": 256}
 
 part = kit.choose("Look at", ["Vectors", "Wavelengths", "Similarity", "With the embedding"], key="waves")
-left, middle, right = kit.columns(3)
+left, middle, right = kit.columns([6, 4, 4])
 with left:
     layout = kit.choose("Layout", LAYOUTS, key="layout")
 with middle:
@@ -98,6 +98,7 @@ elif part == "Similarity":
                 y_title="cosine similarity",
                 bands={"these vectors": (read.low, read.high)},
                 colours=[sinusoidal.COLOUR, kit.GREY],
+                dashes=["solid", "dot"],
                 note=source,
                 large=large,
             )
@@ -114,7 +115,7 @@ elif part == "Similarity":
         panel.say(
             f"{near}Farthest apart here, {int(read.distance[-1]):,} tokens: {float(read.mean[-1]):.3f}.",
             "It depends on the distance alone, not on where the two stand: moving both changes nothing.",
-            formula=r"\cos(\mathrm{PE}_p, \mathrm{PE}_q) = \frac{2}{d}\sum_i \cos((p-q)\,\omega_i)",
+            formula=r"c_{p,q} = \tfrac{2}{d}\sum_i \cos((p-q)\,\omega_i),\quad \omega_i = 10000^{-2i/d}",
         )
 
 else:

@@ -136,6 +136,13 @@ def test_singular_values_are_roots_of_eigenvalues(table):
         np.testing.assert_allclose(measure.singular_values(table, centre=centre), want, rtol=1e-5)
 
 
+def test_rank_for_counts_directions_until_the_share_is_held():
+    assert measure.rank_for(torch.tensor([3.0, 1.0, 0.0])) == 1  # 9 of 10 is 90 %
+    assert measure.rank_for(torch.tensor([3.0, 1.0, 0.0]), 0.95) == 2
+    assert measure.rank_for(torch.ones(10)) == 9
+    assert measure.rank_for(torch.zeros(4)) == 0
+
+
 @pytest.mark.parametrize("n", [64, 65])
 def test_periods_finds_the_waves_that_were_put_in(n):
     position = torch.arange(n, dtype=torch.float64)

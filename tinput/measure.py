@@ -32,6 +32,7 @@ __all__ = [
     "periods",
     "probe",
     "project",
+    "rank_for",
     "shares",
     "singular_values",
     "wavelengths",
@@ -196,6 +197,15 @@ def singular_values(table: Tensor, *, centre: bool = True) -> Tensor:
     """
     table = table.double()
     return torch.linalg.svdvals(table - table.mean(dim=0) if centre else table).float()
+
+
+def rank_for(singular_values: Tensor, share: float = 0.9) -> int:
+    """How many directions hold that share of the variance, given a table's singular values; 0 if it has none."""
+    power = singular_values.double().square()
+    if not float(power.sum()) > 0:
+        return 0
+    held = power.cumsum(0) / power.sum()
+    return int((held < share - 1e-12).sum()) + 1
 
 
 @dataclass(frozen=True, eq=False)

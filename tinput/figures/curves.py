@@ -26,6 +26,7 @@ def lines(
     x_title: str = "position",
     y_title: str = "value",
     colours: Sequence[str] | None = None,
+    dashes: Sequence[str] | None = None,
     bands: Mapping[str, tuple[Any, Any]] | None = None,
     marks: Sequence[tuple[float, str]] = (),
     levels: Sequence[tuple[float, str]] = (),
@@ -43,6 +44,7 @@ def lines(
     bands: name -> (low (n,), high (n,)), drawn faint behind the line of that name
     marks: (x, words): upright lines, such as a context length; levels: (y, words): level lines, such as 1 %
     points: a dot at each value; None: where there are few. labels: a token for each x
+    dashes: "solid", "dash", "dot" for each line; None: other dashes once the colours are used up
     A line of more than 2,048 points is thinned evenly, and the figure says so.
     """
     if not series:
@@ -74,12 +76,15 @@ def lines(
         fig, "x", axis, large=large, room=700, note=notes, **({"range": _ends(first)} if labels is not None else {})
     )
     draw_axis(fig, "y", Axis(y_title, np.zeros(0), kind="log" if log_y else "linear"), large=large, room=height - 130)
+    if first.dtype.kind in "iu" and len(first) and int(first.max()) - int(first.min()) <= 12 and labels is None:
+        fig.set(xaxis={"dtick": 1})  # no half a head
     if log_x and labels is None:
         fig.set(xaxis=log_ticks(*places.values(), [place for place, _ in marks]))
     if log_y:
         fig.set(yaxis=log_ticks(*values.values(), [place for place, _ in levels]))
     for i, (name, line) in enumerate(values.items()):
         colour = colours[i % len(colours)]
+        dash = dashes[i % len(dashes)] if dashes else _DASHES[i // len(colours) % len(_DASHES)]
         if bands and name in bands:
             low, high = (as_array(edge).ravel()[::step] for edge in bands[name])
             for edge, fill in ((low, None), (high, "tonexty")):
@@ -101,25 +106,13 @@ def lines(
             x=places[name][::step],
             y=np.where(np.isfinite(line), line, np.nan)[::step],
             mode="lines+markers" if few else "lines",
-            line={"color": colour, "width": 3 if large else 2, "dash": _DASHES[i // len(colours) % len(_DASHES)]},
+            line={"color": colour, "width": 3 if large else 2, "dash": dash},
             marker={"size": 7},
             name=text.literal(name),
             hovertemplate=(f"{text.literal(name)}<br>" if len(values) > 1 else "")
             + f"{text.literal(x_title)} %{{x}}<br>{text.literal(y_title)} %{{y:.4~g}}<extra></extra>",
         )
-    dashed = {"color": GREY, "width": 2, "dash": "dash"}
-    for place, words in marks:
-        fig.shape("line", x0=place, x1=place, y0=0, y1=1, yref="paper", line=dashed)
-        fig.write(
-            x=np.log10(place) if log_x else place, y=1, yref="paper", yanchor="top", xanchor="left", xshift=4,
-            text=text.literal(words), font={"size": size(large)},
-        )  # fmt: skip
-    for place, words in levels:
-        fig.shape("line", x0=0, x1=1, xref="paper", y0=place, y1=place, line=dashed)
-        fig.write(
-            y=np.log10(place) if log_y else place, x=1, xref="paper", xanchor="right", yanchor="bottom",
-            text=text.literal(words), font={"size": size(large)},
-        )  # fmt: skip
+    _rulers(fig, marks, levels, log_x, log_y, large)
     return fig.figure()
 
 
@@ -130,6 +123,7 @@ def bars(
     x_title: str = "token",
     y_title: str = "norm",
     colour: str | Sequence[str] = OKABE_ITO[0],
+    levels: Sequence[tuple[float, str]] = (),
     log_y: bool = False,
     positions: Sequence[int] | None = None,
     note: str = "",
@@ -139,9 +133,9 @@ def bars(
     """A bar for each token, head or pair.
 
     values: (n,), at most 1,024 are drawn. labels: a token each (strings), or a number each; None: 0, 1, ...
-    colour: of all, or one a bar
+    colour: of all, or one a bar; levels: (y, words): level lines, such as a context length
     """
-    return _bars({"": values}, labels, x_title, y_title, [colour], log_y, positions, note, large, height)
+    return _bars({"": values}, labels, x_title, y_title, [colour], levels, log_y, positions, note, large, height)
 
 
 def stacked(
@@ -160,10 +154,10 @@ def stacked(
 
     parts: name -> (n,); a negative part (a cross term that takes away) hangs below zero
     """
-    return _bars(parts, labels, x_title, y_title, colours or OKABE_ITO, False, positions, note, large, height)
+    return _bars(parts, labels, x_title, y_title, colours or OKABE_ITO, (), False, positions, note, large, height)
 
 
-def _bars(parts, labels, x_title, y_title, colours, log_y, positions, note, large, height) -> go.Figure:
+def _bars(parts, labels, x_title, y_title, colours, levels, log_y, positions, note, large, height) -> go.Figure:
     values = {name: as_array(part).ravel() for name, part in parts.items()}
     lengths = {len(part) for part in values.values()}
     if len(lengths) != 1 or 0 in lengths:
@@ -196,7 +190,7 @@ def _bars(parts, labels, x_title, y_title, colours, log_y, positions, note, larg
     draw_axis(fig, "x", axis, large=large, room=700, note=notes, range=_ends(axis.at))
     draw_axis(fig, "y", Axis(y_title, np.zeros(0), kind="log" if log_y else "linear"), large=large, room=height - 130)
     if log_y:
-        fig.set(yaxis=log_ticks(whole))
+        fig.set(yaxis=log_ticks(whole, [place for place, _ in levels]))
     else:
         fig.set(yaxis={"zeroline": True, "zerolinewidth": 1, "zerolinecolor": GREY})
     for (name, part), colour in zip(values.items(), colours, strict=False):
@@ -209,7 +203,22 @@ def _bars(parts, labels, x_title, y_title, colours, log_y, positions, note, larg
             hovertemplate=(f"{text.literal(name)}<br>" if name else "")
             + f"{text.literal(x_title)} %{{x}}<br>{text.literal(y_title)} %{{y:.4~g}}<extra></extra>",
         )
+    _rulers(fig, (), levels, False, log_y, large)
     return fig.figure()
+
+
+def _rulers(fig: Sketch, marks, levels, log_x: bool, log_y: bool, large: bool) -> None:
+    """Upright and level lines with their words; Plotly takes shapes on a log axis by value, words by its logarithm."""
+    dashed = {"color": GREY, "width": 2, "dash": "dash"}
+    font = {"size": size(large)}
+    for place, words in marks:
+        fig.shape("line", x0=place, x1=place, y0=0, y1=1, yref="paper", line=dashed)
+        at = float(np.log10(place)) if log_x else place
+        fig.write(text.literal(words), x=at, y=1, yref="paper", yanchor="top", xanchor="left", xshift=4, font=font)
+    for place, words in levels:
+        fig.shape("line", x0=0, x1=1, xref="paper", y0=place, y1=place, line=dashed)
+        at = float(np.log10(place)) if log_y else place
+        fig.write(text.literal(words), y=at, x=1, xref="paper", xanchor="right", yanchor="bottom", font=font)
 
 
 def _x(x: Any, name: str, n: int) -> NDArray[Any]:

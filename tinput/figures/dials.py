@@ -14,7 +14,7 @@ from tinput.figures.style import Axis, Sketch, count, draw_axis, number
 
 __all__ = ["dials"]
 
-_MOST = 12  # dials along one side
+_DOWN, _ACROSS = 12, 8  # dials at most; more across would be too small beside the words
 _RADIUS = 0.4
 
 
@@ -31,14 +31,14 @@ def dials(
 ) -> go.Figure:
     """A dial for each token (down) and pair (across); its hand points along (cos, sin) of the angle.
 
-    angles: (seq, pair) radians, at most 12 by 12 are drawn: evenly chosen ones, the first and the last included
+    angles: (seq, pair) radians, at most 12 down and 8 across are drawn: evenly chosen, the first and the last too
     tokens: a label a row; pairs: a number a column; positions: a number a row
     The path back to angle 0 is drawn too, so that a hand on its first turn can be told from one that stands still.
     """
     array = angles.detach().cpu().double().numpy() if hasattr(angles, "detach") else np.asarray(angles, np.float64)
     if array.ndim != 2 or not array.size:
         raise ValueError(f"dials wants (seq, pair) angles, not {array.shape}")
-    rows, columns = _pick(array.shape[0]), _pick(array.shape[1])
+    rows, columns = _pick(array.shape[0], _DOWN), _pick(array.shape[1], _ACROSS)
     left_out = [
         f"{len(kept)} of {n:,} {word}s shown"
         for kept, n, word in ((rows, array.shape[0], "token"), (columns, array.shape[1], column_title))
@@ -49,7 +49,7 @@ def dials(
     at = rows if positions is None else np.asarray(positions)[rows]
     names = [f"position {i}" for i in at] if tokens is None else [str(tokens[i]) for i in rows]
     numbers = [str(i) for i in (columns if pairs is None else np.asarray(pairs)[columns])]
-    cell = 74 if large else 62
+    cell = 62 if large else 52
     height = int(len(rows) * cell + 110)
     told = sorted({0, len(columns) // 2, len(columns) - 1})
     description = (
@@ -74,8 +74,8 @@ def dials(
             "ticktext": numbers,
             "side": "bottom",
         },
-        yaxis={"showgrid": False},
-        yaxis2={"constrain": "domain"},
+        yaxis={"showgrid": False, "constraintoward": "top"},
+        yaxis2={"constrain": "domain", "constraintoward": "top"},
     )
     y, x = (grid.ravel() for grid in np.mgrid[0 : len(rows), 0 : len(columns)])
     turn = shown.ravel()
@@ -110,8 +110,8 @@ def dials(
     return fig.figure()
 
 
-def _pick(n: int) -> np.ndarray:
-    return np.unique(np.linspace(0, n - 1, min(n, _MOST)).round().astype(int))
+def _pick(n: int, most: int) -> np.ndarray:
+    return np.unique(np.linspace(0, n - 1, min(n, most)).round().astype(int))
 
 
 def _strokes(fig: Sketch, name: str, x, y, angles, radius: float, line: dict[str, Any], **more: Any) -> None:

@@ -168,7 +168,8 @@ def panels(
     down = -(-len(drawn) // across)
     font = size(large)
     first, row, column = drawn[0][:3]
-    height = int(down * (250 if large else 215) + 90)
+    one = (300 if across < 3 else 215) + (35 if large else 0)  # two side by side have room to be taller
+    height = down * one + 90 + (0 if column.labels is None else 40)
     # A row of panels: its title, its plot, and (in the last) its labels.
     gap_x, gap_y = 0.03, min(0.28 / down, 46 * (font / 14) / height)
     fig = Sketch(

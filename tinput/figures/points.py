@@ -15,6 +15,7 @@ from tinput.figures.style import INK, Axis, Sketch, as_array, count, draw_axis, 
 
 __all__ = ["scatter"]
 
+_TRIED = 256  # tokens for which a place is looked for, evenly chosen
 _LABELS = 60  # tokens written beside their points; more cannot be told apart
 _PLACES = ("top center", "bottom center", "middle right", "middle left", "top right", "top left", "bottom right",
            "bottom left")  # fmt: skip
@@ -118,27 +119,24 @@ def place(
     if equal:
         scale = np.full(2, scale.min())
     pixels = np.nan_to_num((points - low) * scale)
-    taken: list[tuple[float, float, float, float]] = [(x - 6, y - 6, x + 6, y + 6) for x, y in pixels]
-    result: list[str | None] = []
-    for i, name in enumerate(names):
-        half_width, half_height = text.width(text.short(name, 16)) * font * 0.31 + 1, font * 0.62
-        where = None
-        for place_name, (right, up) in zip(_PLACES, _OFFSETS, strict=True):
-            x = pixels[i][0] + right * (half_width + 7)
-            y = pixels[i][1] + up * (half_height + 7 if right == 0 else half_height if up else 0)
-            box = (x - half_width, y - half_height, x + half_width, y + half_height)
-            if sum(where is not None for where in result) < _LABELS and not any(
-                _cross(box, other) for j, other in enumerate(taken) if j != i
-            ):
-                where = place_name
-                taken.append(box)
-                break
-        result.append(where)
+    taken = np.concatenate([pixels - 6, pixels + 6], axis=1)  # (n, 4): left, low, right, high; labels are added below
+    result: list[str | None] = [None] * len(names)
+    right, up = np.array(_OFFSETS, float).T
+    for i in range(0, len(names), -(-len(names) // _TRIED)):
+        if len(taken) == len(pixels) + _LABELS:
+            break
+        half_width, half_height = text.width(text.short(names[i], 16)) * font * 0.31 + 1, font * 0.62
+        x = pixels[i, 0] + right * (half_width + 7)
+        y = pixels[i, 1] + up * np.where(right == 0, half_height + 7, half_height)
+        half = np.array([half_width, half_height])
+        low_corner, high_corner = np.stack([x, y], 1) - half, np.stack([x, y], 1) + half  # (places, 2)
+        cross = (low_corner[:, None] < taken[:, 2:]) & (taken[:, :2] < high_corner[:, None])
+        free = ~np.delete(cross.all(axis=2), i, axis=1).any(axis=1)  # its own point may be touched
+        if free.any():
+            k = int(free.argmax())
+            result[i] = _PLACES[k]
+            taken = np.vstack([taken, [*low_corner[k], *high_corner[k]]])
     return result
-
-
-def _cross(a: tuple[float, ...], b: tuple[float, ...]) -> bool:
-    return a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]
 
 
 def _span(points: NDArray[np.float32]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -161,7 +159,7 @@ def _describe(points, names, n: int, x_title: str, y_title: str, notes: str) -> 
         )
     if names is not None and 1 < len(points) <= 512:
         apart = np.linalg.norm(points[:, None] - points[None], axis=-1)
-        np.fill_diagonal(apart, np.inf)
+        apart = np.where(np.eye(len(apart), dtype=bool), np.inf, apart)
         i, j = np.unravel_index(int(np.nanargmin(apart)), apart.shape) if np.isfinite(apart).any() else (0, 0)
         if i != j:
             words.append(f"closest are {text.short(names[int(i)], 40)} ({i}) and {text.short(names[int(j)], 40)} ({j})")

@@ -216,14 +216,17 @@ class Rotation:
     def scores(self, page: Page, head: int, shift: int) -> Tensor | None:
         """scale q kT of one head, (query, key), all positions moved by `shift`; None where that cannot be had.
 
-        Recorded anew from the model if the rotation is its own, else computed from its q and k.
+        Recorded anew from the model if the rotation is its own, else computed from its q and k. Masked cells are -inf.
         """
+        if page.trace.attention is None:
+            return None
+        mask = page.trace.attention.mask[head].tensor()
         if self.own:
             try:
                 trace = page.retrace(positions=(page.positions + shift).tolist()) if shift else page.trace
             except TinputError:
                 return None
-            return None if trace.attention is None else trace.attention.scores[head].tensor().float()
+            return None if trace.attention is None else trace.attention.scores[head].tensor().float() + mask
         if self.q_before is None or self.k_before is None:
             return None
         positions = page.positions
@@ -232,7 +235,7 @@ class Rotation:
             self.rotate(x.double(), turned, self.layout, self.start, self.magnitude)
             for x in (self.q_before[head], self.k_before[self.key_head(head)])
         )
-        return (self.scale * q @ k.T).float()
+        return (self.scale * q @ k.T).float() + mask
 
 
 def rotation(page: Page, scheme: Any) -> Rotation:
@@ -295,6 +298,7 @@ def scalings(page: Page, scheme: Any, factor: float) -> tuple[float, dict[str, T
             "rope_theta": theta,
             "factor": factor,
             "original_max_position_embeddings": length,
+            "partial_rotary_factor": 0.25 if name == "proportional" else 1.0,
             "low_freq_factor": 1.0,
             "high_freq_factor": 4.0,
         }
