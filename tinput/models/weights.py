@@ -202,7 +202,7 @@ class Weights:
             with open(info.file, "rb") as file:
                 for first, last in itertools.pairwise(ends) if len(index) else ():
                     file.seek(info.start + int(index[first]) * stride)
-                    if file.readinto(memoryview(raw[first:last].numpy())) != (last - first) * stride:
+                    if file.readinto(raw[first:last].numpy().data) != (last - first) * stride:
                         raise BadFile(f"{info.file} has changed since it was opened; open the model again.")
         except OSError as error:
             raise BadFile(f"{info.file} cannot be read any more: {error.strerror or error}.") from None
