@@ -50,12 +50,13 @@ if part == "Stages":
             panel.say(said, formula=r"x \in \mathbb{R}^{\mathrm{seq} \times d_\mathrm{model}}")
         else:
             panel.say(words.does(stage), formula=stage.formula)
-        low, high = int(sizes.argmin()), int(sizes.argmax())
         panel.say(
-            f"{words.shape(recorded)} numbers. The shortest vector is {page.labels[low]} (norm {sizes[low]:.3g}), "
-            f"the longest {page.labels[high]} ({sizes[high]:.3g}).",
+            f"{words.shape(recorded)} numbers. {words.extremes(page.labels, sizes)}",
             note=f"Recorded as {stage.op}" + (f" in {stage.module}" if stage.module else "") + f". {stage.note}",
         )
+    with kit.details("All steps in a table, and with what they were recorded"):
+        kit.html(words.steps_table(trace.stages))
+        kit.note(*(f"{name}: {value}" for name, value in page.source.items()))
 
 elif part == "Token and position":
     with kit.panel("How much of the result is token, how much position") as panel:

@@ -80,7 +80,7 @@ def chips(at: AppTest) -> list[str]:
 
 
 def trouble(at: AppTest) -> str:
-    """The sentence of the box that says what is wrong; empty if there is none."""
+    """The first sentence of the box that says what is wrong; empty if there is none."""
     found = re.search(r'<div class="trouble"[^>]*><p>(.*?)</p>', html(at), re.DOTALL)
     return unescape(found[1]) if found else ""
 

@@ -34,7 +34,6 @@ def test_what_each_stage_of_the_tokenizer_did():
     at = app.show("tokens", token_view="Stages of the tokenizer")
     for stage in tokenizing.stages(tinput.open_model(NAMES[0]).tokenizer, app.TEXT):
         assert f"{stage.name} {stage.what}" in app.words(at)
-    assert "trace.tokens" not in app.code(at)[0]
 
 
 def test_the_python_runs_as_shown():

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["Stamp", "model", "nearest", "tokens", "trace"]
 
 # A model is a map of files and a skeleton, little memory. A trace of 2,048 tokens at width 768 is about 50 MB.
-MODELS, TRACES, TOKENS = 8, 24, 64
+MODELS, TRACES, TOKENS = 8, 16, 64
 
 Stamp = tuple[tuple[str, int, int], ...]
 

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 import streamlit as st
 
 from tinput import figures
-from tinput.errors import TinputError, TooLong
+from tinput.errors import BadModel, TinputError, TooLong
 from tinput.models import files
 from tinput.positions import SCHEMES
 from tinput.ui import cache, literal, sources, words
@@ -279,8 +279,10 @@ def open_page(name: str, text: str) -> Page:
     try:
         found = files.find(name, typed=True, loopback=may_type_paths())
         return _trace(found.name, found.stamp, cache.model(found.name, found.stamp), text)
+    except BadModel as error:
+        stop(str(error), "Choose another model, or correct its path: the text stays as it is.")
     except TinputError as error:
-        stop(str(error))
+        stop(str(error), "Change the text, or choose another model.")
 
 
 def _trace(name: str, stamp: cache.Stamp, model: Model, text: str) -> Page:
@@ -380,14 +382,14 @@ def note(*lines: str) -> None:
     st.html(literal.paragraphs(lines, "note"))
 
 
-def trouble(message: str) -> None:
+def trouble(*lines: str) -> None:
     """A box that says what is wrong and what to do next."""
-    st.html(f'<div class="trouble" role="alert"><p>{literal.inline(message)}</p></div>')
+    st.html(literal.paragraphs(lines, "trouble"))
 
 
-def stop(message: str) -> NoReturn:
+def stop(*lines: str) -> NoReturn:
     """`trouble`, and the page ends here."""
-    trouble(message)
+    trouble(*lines)
     st.stop()
 
 

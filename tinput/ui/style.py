@@ -40,6 +40,7 @@ _CSS = """
 .whatif { border-left: .3rem solid #E69F00; padding: .45rem .9rem; font-size: 1rem; line-height: 1.45;
   background: color-mix(in srgb, #E69F00 11%, transparent); border-radius: .3rem; }
 .whatif p, .trouble p { margin: 0; overflow-wrap: anywhere; }
+.trouble p + p { margin-top: .3rem; opacity: .8; font-size: 1rem; }
 .trouble { border-left: .3rem solid #D55E00; padding: .7rem 1rem; font-size: 1.05rem; line-height: 1.5;
   background: color-mix(in srgb, #D55E00 11%, transparent); border-radius: .3rem; }
 .empty { border: 1px dashed color-mix(in srgb, currentColor 35%, transparent); border-radius: .5rem;

@@ -16,7 +16,19 @@ if TYPE_CHECKING:
     from tinput.record import Stage
     from tinput.ui.kit import Page
 
-__all__ = ["Fact", "alike", "does", "facts", "facts_table", "label", "path_of", "shape", "tokens_apart"]
+__all__ = [
+    "Fact",
+    "alike",
+    "does",
+    "extremes",
+    "facts",
+    "facts_table",
+    "label",
+    "path_of",
+    "shape",
+    "steps_table",
+    "tokens_apart",
+]
 
 # By the role that the recorder gives a stage.
 _ROLES = {
@@ -129,6 +141,21 @@ def facts_table(shown: Sequence[Fact], names: tuple[str, str]) -> str:
     """HTML of the facts, those that differ marked."""
     rows = [(fact.what, fact.first, fact.second) for fact in shown]
     return literal.table(("", *names), rows, [fact.differs for fact in shown])
+
+
+def extremes(labels: Sequence[str], sizes: Tensor) -> str:
+    """Which vector is shortest and which longest, by their norms (n,)."""
+    if len(labels) != len(sizes) or len(sizes) < 2:
+        return f"The norm is {float(sizes[0]):.3g}."
+    low, high = int(sizes.argmin()), int(sizes.argmax())
+    return f"The shortest is {labels[low]} (norm {sizes[low]:.3g}), the longest {labels[high]} ({sizes[high]:.3g})."
+
+
+def steps_table(stages: Sequence[Stage]) -> str:
+    """HTML of all recorded steps: number, name, operation, module, shape, note."""
+    head = ("", "step", "operation", "module", "shape", "note")
+    rows = [(str(i + 1), s.name, s.op, s.module, shape(s.value), s.note) for i, s in enumerate(stages)]
+    return literal.table(head, rows, [False] * len(rows))
 
 
 def tokens_apart(first: Page, second: Page) -> list[str]:
