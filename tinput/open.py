@@ -71,7 +71,7 @@ class Model:
     @functools.cached_property
     def vocab_size(self) -> int:
         """How many ids there are embeddings for."""
-        return int(self._hf_config.get_text_config().vocab_size)
+        return int(self._skeleton(torch.float32).model.get_input_embeddings().weight.shape[0])
 
     @functools.cached_property
     def checkpoint_dtype(self) -> str:
@@ -253,7 +253,7 @@ class Model:
                     usable,
                 ) from error
             raise
-        textbook, reason, agreement = compare(found, len(numbers), self._clues(skeleton))
+        textbook, reason, agreement = compare(found, len(numbers), self._clues(skeleton, where))
         return Trace(
             model=self.name,
             revision=self.revision,
@@ -275,10 +275,15 @@ class Model:
             versions=_versions(),
         )
 
-    def _clues(self, skeleton: Skeleton) -> Clues:
+    def _clues(self, skeleton: Skeleton, stack: Stack) -> Clues:
         weights = skeleton.weights
         assert weights is not None
-        return Clues(self.config, weights.rows, lambda name: weights.shape(name)[0], own=self.bundled)
+        config = self.config
+        name = self.stacks[self.anatomy.stacks.index(stack)] if len(self.anatomy.stacks) > 1 else ""
+        for part in (name, "text_config"):  # composite configurations: the part that describes this stack
+            if isinstance(config.get(part), dict):
+                config = config[part]
+        return Clues(config, weights.rows, lambda name: weights.shape(name)[0], own=self.bundled)
 
     def _dtype(self, dtype: str | torch.dtype) -> torch.dtype:
         if dtype == "checkpoint":
@@ -298,7 +303,7 @@ class Model:
 def scheme_of(injection: Injection | None) -> str:
     """The scheme's name for what was found in a model; "unknown" if the textbook has none like it."""
     effect = Nothing if injection is None else injection.effect
-    looked_up = injection is not None and injection.table is not None
+    looked_up = injection is not None and injection.learned
     bend = None if injection is None else injection.bend
     return next((name for name, scheme in SCHEMES.items() if scheme.recognise(effect, looked_up, bend)), UNKNOWN)
 
@@ -314,7 +319,7 @@ _VERBS = {
 def _how(found: Injection, stack: Stack) -> str:
     where = f"before the first {stack.block_class}" if found.effect is Add else _layers(found.layers, stack)
     what = {Add: "a vector", Rotate: "an angle", Bias: "a number", Content: "a vector for each distance"}[found.effect]
-    source = "looked up by position in a learned table" if found.table else "computed from positions alone"
+    source = "looked up by position in a learned table" if found.learned else "computed from positions alone"
     return f"{what}, {source}, {_VERBS[found.effect].format(where=where)}"
 
 
@@ -350,7 +355,7 @@ def _configuration(checkpoint: files.Checkpoint) -> Any:
     config = dict(checkpoint.config)
     cls = CONFIG_MAPPING[config["model_type"]]
     try:
-        return cls.from_dict(config)
+        return cls.from_dict(cls._decode_special_floats(config))  # how transformers writes infinity into JSON
     except Exception as error:  # each class checks its own way
         first = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
         raise BadFile(

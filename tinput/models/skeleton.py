@@ -76,7 +76,8 @@ class Skeleton:
 
         leave_out: paths of modules that the run will not get to; they are not copied
         """
-        model = copy.deepcopy(self.model, {id(self.model.get_submodule(path)): Absent() for path in leave_out})
+        absent = {id(module): Absent(module) for module in map(self.model.get_submodule, leave_out)}
+        model = copy.deepcopy(self.model, absent)
         return model, Placeholders(self, model, read)
 
     def initial(self, name: str) -> Tensor | None:
@@ -106,7 +107,14 @@ class Skeleton:
 
 
 class Absent(nn.Module):
-    """Stands where a module was left out of a copy."""
+    """Stands where a module was left out of a copy: it can be asked about, but not run."""
+
+    def __init__(self, original: nn.Module):
+        super().__init__()
+        self.__dict__["_original"] = original  # not as a child: its parameters are none of the copy's
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.__dict__["_original"], name)
 
     def forward(self, *_: Any, **__: Any) -> Any:
         raise NotRecorded("The forward pass went on to a module that was left out.")

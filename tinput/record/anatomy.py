@@ -8,7 +8,7 @@ model's real depth, which layers rotate, which add a bias, and which do neither.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -18,7 +18,7 @@ from tinput.models.tree import tensors_in
 from tinput.positions.effects import Add, Bias, Content, Rotate
 from tinput.record.front import AttentionCall, Front, run
 from tinput.record.injection import Entry, Fit, before_block, fit_rotation, in_attention, neutral, query_and_key
-from tinput.record.layouts import as_heads, by_position
+from tinput.record.layouts import by_position
 from tinput.record.tape import LAYOUT, CannotReplay, Op
 
 __all__ = ["Anatomy", "Injection", "Locator", "Stack", "find", "survey"]
@@ -41,6 +41,7 @@ class Injection:
 
     effect: Add, Rotate, Bias or Content; table: the parameter of looked-up positions, or None
     computed: looked up in a table that is not learned: the class computes its values
+    learned: parameters are part of what is injected, in one table or in another way
     carriers, sines: where the injected tensors are on any tape of this model; fit: how a rotation pairs dimensions
     """
 
@@ -48,6 +49,7 @@ class Injection:
     layers: tuple[int, ...]
     table: str | None
     computed: bool
+    learned: bool
     carriers: tuple[Locator, ...]
     sines: tuple[Locator, ...] = ()
     fit: Fit | None = None
@@ -80,17 +82,18 @@ class Anatomy:
     """What the survey found. stacks: in the order in which they run; error: why it ended early, or empty."""
 
     stacks: tuple[Stack, ...]
+    order: tuple[str, ...]  # the paths of all blocks, in the order in which they were first entered
     error: str = ""
-    notes: tuple[str, ...] = field(default=())
 
 
 def survey(skeleton: Skeleton) -> Anatomy:
     """Runs the module once without weights and reads where positions enter, by stack and layer."""
-    vocabulary = int(getattr(skeleton.config.get_text_config(), "vocab_size", 0) or 100)
+    vocabulary = skeleton.model.get_input_embeddings().weight.shape[0]
     low = min(20, max(0, vocabulary - PROBE - 1))  # past the usual special ids
     ids = torch.arange(low, low + PROBE) % max(vocabulary, 1)
     front = run(skeleton, ids, read=False)
-    return Anatomy(tuple(_stack(skeleton, front, path) for path in front.stacks), front.error)
+    order = tuple(dict.fromkeys(block.path for block in front.blocks))
+    return Anatomy(tuple(_stack(skeleton, front, path) for path in front.stacks), order, front.error)
 
 
 def _stack(skeleton: Skeleton, front: Front, path: str) -> Stack:
@@ -139,12 +142,13 @@ def _injection(
     computed = entry.table is not None and skeleton.initial(entry.table) is not None
     fit = _fit(front, entry, call) if entry.kind is Rotate and call is not None else None
     bend = _bend(entry) if entry.kind is Bias else None
-    n_rows, first_row = _rows(front, entry)
+    n_rows, first_row = _table_rows(front, entry)
     return Injection(
         entry.kind,
         layers,
         None if computed else entry.table,
         computed,
+        not computed and (entry.table is not None or _has_parameters(front, entry)),
         tuple(locate(_outside(front, op)) for op in entry.carriers),
         tuple(locate(_outside(front, op)) for op in entry.sines),
         fit,
@@ -165,13 +169,36 @@ def _same(front: Front, entry: Entry) -> tuple:
 
 
 def _fit(front: Front, entry: Entry, call: AttentionCall) -> Fit | None:
+    tape = front.tape
     query, _ = query_and_key(call)
-    try:
-        before, after = as_heads(neutral(front, entry, query), front), as_heads(query, front)
-        cos, sin = _cos_sin(entry)
-    except (CannotReplay, ValueError):
+    maker = tape.last(query)
+    if maker is None:
         return None
-    return fit_rotation(before, after, by_position(cos, PROBE), by_position(sin, PROBE))
+    path = tape.back(maker)
+    meetings = {op.index for op in entry.at} & {op.index for op in path}
+    try:
+        cos, sin = (by_position(part, PROBE) for part in _cos_sin(entry))
+    except ValueError:
+        return None
+    # q itself, or, where it was normed or scaled after the rotation, the last result before that
+    for op in [op for op in reversed(path) if meetings and op.index >= max(meetings)]:
+        try:
+            after = _rows(op.value)
+            before = _rows(neutral(front, entry, op))
+        except (CannotReplay, ValueError):
+            continue
+        if before.shape == after.shape and (fit := fit_rotation(before, after, cos, sin)) is not None:
+            return fit
+    return None
+
+
+def _rows(value: Tensor) -> Tensor:
+    """q in any of the shapes that models hold it in -> (..., seq, d_head). Raises ValueError."""
+    if value.ndim >= 2 and value.shape[-2] == PROBE:
+        return value
+    if value.ndim >= 3 and value.shape[-3] == PROBE:
+        return value.transpose(-2, -3)
+    raise ValueError(f"{tuple(value.shape)} is not (..., {PROBE}, d_head)")
 
 
 def _cos_sin(entry: Entry) -> tuple[Tensor, Tensor]:
@@ -189,7 +216,12 @@ def _bend(entry: Entry) -> float | None:
     return float((steps - steps.mean()).abs().max() / steps.abs().max().clamp_min(1e-12))
 
 
-def _rows(front: Front, entry: Entry) -> tuple[int | None, int]:
+def _has_parameters(front: Front, entry: Entry) -> bool:
+    behind = [op for op in front.tape.back(entry.carriers[0]) if op.position_only]
+    return any(front.placeholders.name_of(t) for op in behind for t in tensors_in((op.args, op.kwargs)))
+
+
+def _table_rows(front: Front, entry: Entry) -> tuple[int | None, int]:
     """The size of the table of looked-up positions, and the row of the first token."""
     for op in reversed(front.tape.back(entry.carriers[0])):
         if op.name in ("embedding", "index_select") and op.position_only:

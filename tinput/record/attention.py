@@ -23,6 +23,8 @@ __all__ = ["Attention", "attention_of", "position_share"]
 
 # Models write "masked" as -inf, as the dtype's lowest number, or as -1e30; scores never get near the last.
 MASKED = -1e29
+# What a mask takes away from a score at the least: -1e4 in the oldest models.
+FAR_BELOW = -5e3
 _COPIES = frozenset(["expand", "expand_as", "repeat", "repeat_interleave", "broadcast_to"])
 
 
@@ -72,7 +74,7 @@ def attention_of(front: Front, call: AttentionCall, entries: list[Entry]) -> Att
     rotation = next((entry for entry in entries if entry.kind is Rotate), None)
     if rotation is not None:
         try:
-            plain_q, plain_k = (neutral(front, rotation, raw) for raw in (raw_q, raw_k))
+            plain_q, plain_k = (neutral(front, rotation, front.tape.last(raw)) for raw in (raw_q, raw_k))
             plain_q, plain_k = product_axes(call, plain_q, plain_k)
             q_before, k_before = as_heads(plain_q, front), as_heads(plain_k, front)
             k_before = repeated_heads(k_before) if grouped else k_before
@@ -83,8 +85,8 @@ def attention_of(front: Front, call: AttentionCall, entries: list[Entry]) -> Att
     heads, n_query, n_key = q.shape[0], q.shape[1], k.shape[1]
     scale = _scale(front, call, q)
     bias = _bias(front, call, entries, (heads, n_query, n_key))
-    mask = _mask(call, (heads, n_query, n_key))
     scores = _scores(q.detach().clone(), k.detach().clone(), scale)
+    mask = _mask(call, scores, bias)
     if call.product is None:
         weights, source, sinks = _softmax(scores, bias, mask), "computed", None
     else:
@@ -197,43 +199,47 @@ def position_share(
 ) -> Tensor | None:
     """What content-and-distance terms add to the scores, (heads, query, key): the scores less those without them."""
     at = [op for entry in entries if entry.kind is Content for op in entry.at]
-    if not at or call.product is None:
+    if not at:
         return None
+    if call.product is None:  # a fused kernel is given them with the mask
+        given = as_scores(_given_mask(call), *shape)
+        return given.masked_fill(given <= MASKED, 0.0)
+    n_key = shape[-1]
     scores = _softmax_input(front, call)
     try:
         without = front.tape.replay(scores, {op.index: torch.zeros_like(op.value) for op in at})
     except CannotReplay:
         return None
-    share = as_scores(scores.value - without, *shape)
-    return torch.where(as_scores(scores.value, *shape) <= MASKED, torch.zeros(()), share)
+    share = as_scores((scores.value - without)[..., :n_key], *shape)
+    return torch.where(as_scores(scores.value[..., :n_key], *shape) <= MASKED, torch.zeros(()), share)
 
 
-def _mask(call: AttentionCall, shape: tuple[int, int, int]) -> Field:
-    heads, n_query, n_key = shape
+def _given_mask(call: AttentionCall) -> Tensor | None:
+    return call.op.args[3] if len(call.op.args) > 3 else call.op.kwargs.get("attn_mask")
+
+
+def _mask(call: AttentionCall, scores: Field, bias: Field) -> Field:
+    heads, n_query, n_key = shape = scores.shape
     hidden: Callable[[Tensor, Tensor], Tensor]
     given = None
     if call.product is None:
-        given = call.op.args[3] if len(call.op.args) > 3 else call.op.kwargs.get("attn_mask")
+        given = _given_mask(call)
         causal = call.op.args[5] if len(call.op.args) > 5 else call.op.kwargs.get("is_causal", False)
         if given is not None and given.dtype == torch.bool:
             given = ~given
-        elif given is not None:
-            given = given <= _lowest(given.dtype)
+        elif given is not None:  # a bias may be part of it
+            given = given - bias.tensor() <= FAR_BELOW
         if given is None:
             later = (lambda rows, columns: columns[None, :] > rows[:, None]) if causal else None
             return Field(shape, lambda rows, columns: _infinite(later, rows, columns).expand(heads, -1, -1))
     else:
-        scores = call.op.args[0] if call.op.args else call.op.kwargs["input"]
-        given = (scores <= _lowest(scores.dtype))[..., :n_key]
+        logits = (call.op.args[0] if call.op.args else call.op.kwargs["input"])[..., :n_key]
+        given = as_scores(logits.float(), heads, n_query, n_key) - scores.tensor() - bias.tensor() <= FAR_BELOW
     kept = as_scores(given, heads, n_query, n_key)
     if bool((kept == kept[:1]).all()):  # one mask for all heads is kept once
         kept = kept[:1].clone().expand(shape)
     hidden = lambda rows, columns: kept[:, rows[:, None], columns[None, :]]  # noqa: E731 - it is a value
     return Field(shape, lambda rows, columns: _infinite(hidden, rows, columns))
-
-
-def _lowest(dtype: torch.dtype) -> float:
-    return max(MASKED, torch.finfo(dtype).min / 2)
 
 
 def _infinite(hidden: Callable[[Tensor, Tensor], Tensor] | None, rows: Tensor, columns: Tensor) -> Tensor:

@@ -146,8 +146,17 @@ def _counts(buffer: Tensor) -> bool:
 def _watch(model: nn.Module, front: Front, finish: Callable[[Front], bool]) -> None:
     """Wraps each module's forward, so that calls of `layer.forward(...)` are seen too, which hooks would miss."""
     open_block: list[Block] = []
-    lists = {name for name, module in model.named_modules() if isinstance(module, nn.ModuleList)}
+    lists = {name: len(module) for name, module in model.named_modules() if isinstance(module, nn.ModuleList)}
     counts: dict[str, int] = {}
+    parts: set[str] = set()  # lists whose members alternate with another's: each round of them is one block
+
+    def is_part(parent: str) -> bool:
+        if parent not in parts and parent not in counts and front.blocks:
+            current = front.blocks[-1].stack
+            beside = current.rpartition(".")[0] == parent.rpartition(".")[0]
+            if beside and counts[current] + 1 < lists[current]:
+                parts.add(parent)
+        return parent in parts
 
     def wrap(path: str, module: nn.Module) -> None:
         inner = module.forward
@@ -158,18 +167,25 @@ def _watch(model: nn.Module, front: Front, finish: Callable[[Front], bool]) -> N
             before, front.tape.module = front.tape.module, path
             block = None
             if parent in lists and not open_block:
-                block = _block(front, parent, path, counts, args, kwargs)
+                if is_part(parent):
+                    block = front.blocks[-1]
+                elif path not in front.leaves:
+                    block = _block(front, parent, path, counts, args, kwargs)
             if block is not None:
                 open_block.append(block)
-                front.blocks.append(block)
+                block.stop = None
+                if not front.blocks or front.blocks[-1] is not block:
+                    front.blocks.append(block)
             try:
-                return inner(*args, **kwargs)
+                out = inner(*args, **kwargs)
             finally:
                 front.tape.module = before
                 if block is not None:
                     block.stop = len(front.tape.ops)
                     open_block.pop()
-                    _after_block(front, finish)
+            if block is not None and finish(front):
+                raise Stop
+            return out
 
         module.forward = forward  # type: ignore[method-assign]
 
@@ -179,13 +195,6 @@ def _watch(model: nn.Module, front: Front, finish: Callable[[Front], bool]) -> N
             front.leaves.add(path)
         if path:
             wrap(path, module)
-
-
-def _after_block(front: Front, finish: Callable[[Front], bool]) -> None:
-    import sys
-
-    if sys.exc_info()[0] is None and finish(front):
-        raise Stop
 
 
 def _block(front: Front, stack: str, path: str, counts: dict[str, int], args: tuple, kwargs: dict) -> Block | None:

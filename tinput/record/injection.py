@@ -85,7 +85,8 @@ def in_attention(front: Front, call: AttentionCall) -> list[Entry]:
         if maker is not None and maker.position_only:
             bare = _bare(front, maker)
             found.append(Entry(Bias, (maker,), (call.op,), table_of(front, bare), (_root(front, bare),)))
-        return found
+        if maker is None or not maker.has(Flow.CONTENT):
+            return found
     for op in tape.back(call.op):
         if op.index < start or op.index in inside or not op.has(Flow.CONTENT):
             continue
@@ -250,9 +251,8 @@ def _content_inputs(front: Front, op: Op) -> list[Op]:
     return [maker for maker in makers if maker.has(Flow.CONTENT)]
 
 
-def neutral(front: Front, entry: Entry, tensor: Tensor) -> Tensor:
-    """A q or k as it would be, had the rotation been by zero. Raises CannotReplay."""
-    maker = front.tape.last(tensor)
+def neutral(front: Front, entry: Entry, maker: Op | None) -> Tensor:
+    """The result of an operation on q or k as it would be, had the rotation been by zero. Raises CannotReplay."""
     if maker is None:
         raise CannotReplay("nothing made this tensor")
     known: dict[int, Any] = {}

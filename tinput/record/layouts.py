@@ -38,7 +38,7 @@ def as_heads(value: Tensor, front: Front) -> Tensor:
     seq = front.ids.shape[1]
     if value.ndim == 4 and value.shape[0] == 1:
         value = value[0]
-    if value.ndim != 3 or value.shape[1] != seq:
+    if value.ndim != 3 or value.shape[1] < seq:
         raise ValueError(f"{tuple(value.shape)} is not (heads, {seq}, d_head)")
     return value
 
@@ -65,9 +65,10 @@ def product_axes(call: AttentionCall, query: Tensor, key: Tensor) -> tuple[Tenso
 
 
 def _einsum_axes(equation: object, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
-    if not isinstance(equation, str) or "->" not in equation or "." in equation:
+    if not isinstance(equation, str) or "->" not in equation:
         raise ValueError(f"an einsum that is not understood: {equation}")
-    left, out = equation.replace(" ", "").split("->")
+    equation = equation.replace(" ", "").replace("...", "B")  # B: the batch, whatever its axes
+    left, out = equation.split("->")
     of_query, of_key = left.split(",")
     inner = [letter for letter in of_query if letter in of_key and letter not in out]
     rows = [letter for letter in of_query if letter in out and letter not in of_key]

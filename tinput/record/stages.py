@@ -95,7 +95,8 @@ def _branches(front: Front, op: Op) -> dict[int, Op]:
         value = maker.out
         if maker.has(Flow.CONTENT) or not isinstance(value, Tensor) or not value.is_floating_point():
             continue
-        if value.ndim < 2 or value.numel() <= value.shape[-1] * (front.ids.shape[1] > 1):
+        one_row = value.shape[-1] * (front.ids.shape[1] > 1)  # the same for every token, or a lone number
+        if value.ndim < 2 or value.numel() <= max(1, one_row):
             continue
         behind = tape.back(maker)
         first = next((o for o in behind if o.name in _LOOKUPS), None)
@@ -220,7 +221,7 @@ def _number(op: Op) -> float | None:
     for arg in (*op.args, *op.kwargs.values()):
         if isinstance(arg, (int, float)) and not isinstance(arg, bool):
             return float(arg)
-        if isinstance(arg, Tensor) and arg.numel() == 1 and arg.dtype != torch.bool:
+        if isinstance(arg, Tensor) and arg.numel() == 1 and arg.ndim < 2 and arg.dtype != torch.bool:
             return float(arg)
     return None
 

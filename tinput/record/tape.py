@@ -22,6 +22,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._C._functorch import is_functorch_wrapped_tensor
 from torch.overrides import TorchFunctionMode
 
 from tinput.models.tree import map_tensors, tensors_in
@@ -50,6 +51,8 @@ _FRESH = frozenset(
 )
 _COUNTS = frozenset(["arange", "cumsum", "linspace", "range"])
 _TRIANGLES = frozenset(["triu", "tril", "triu_", "tril_"])
+# Calls that take only shape or type from their second tensor.
+_LIKE = frozenset(["expand_as", "view_as", "reshape_as", "type_as"])
 _PICKS = frozenset(["gather", "index_select", "take_along_dim", "__getitem__"])
 _IN_PLACE = frozenset("__setitem__ __iadd__ __isub__ __imul__ __itruediv__ __iand__ __ior__ __ixor__".split())
 # The same memory or the same numbers in another arrangement: no step of the pipeline.
@@ -152,13 +155,16 @@ class Tape(TorchFunctionMode):
             out = func(*args, **kwargs)
             if not isinstance(out, Tensor) or name == "__set__":
                 return out
+        if any(map(is_functorch_wrapped_tensor, tensors_in((args, kwargs)))):
+            return func(*args, **kwargs)  # inside vmap, where masks are made: the tensors there have no memory
         if self._resolve is not None:
             func, args, kwargs = self._resolve(func, name, args, kwargs)
         tensors = list(tensors_in((args, kwargs)))
         written = _written(name, args, kwargs)
         if written is not None:
             self._save_before_write(written)
-        reads = {id(tensor): self.makers(tensor) for tensor in tensors}
+        read = tensors[:1] if name in _LIKE else tensors
+        reads = {id(tensor): self.makers(tensor) for tensor in read}
         out = func(*args, **kwargs)
         results = list(tensors_in(out))
         if not results and written is None:
@@ -171,7 +177,7 @@ class Tape(TorchFunctionMode):
             kwargs=kwargs,
             out=written if written is not None else out,
             module=self.module,
-            flow=self._flow(name, tensors, reads, results or [written]),
+            flow=self._flow(name, read, reads, results or [written]),
             reads=reads,
             writes=written,
         )

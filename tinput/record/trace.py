@@ -211,10 +211,10 @@ FARTHEST = 4
 
 
 def _unreached(anatomy: Anatomy, stack: Stack) -> list[str]:
-    """The blocks that a trace of this stack does not run: those after the one that is traced, and other stacks'."""
-    last = min(stack.first_attention or 0, FARTHEST)
-    ahead = [path for place, path in enumerate(dict.fromkeys(stack.paths)) if place > last]
-    return ahead + [path for other in anatomy.stacks if other is not stack for path in dict.fromkeys(other.paths)]
+    """The blocks that a trace of this stack does not get to: all that were first entered after the one it ends in."""
+    wanted = stack.first_attention or 0
+    last = stack.paths[wanted if wanted <= FARTHEST else 0]
+    return list(anatomy.order[anatomy.order.index(last) + 1 :])
 
 
 def _call(front: Front, stack: Stack, wanted: int | None) -> AttentionCall | None:
@@ -228,7 +228,7 @@ def _attention(
     front: Front, stack: Stack, call: AttentionCall | None, inside: list[Entry], wanted: int | None
 ) -> tuple[Attention | None, str]:
     if wanted is None:
-        return None, f"none of the {stack.n_layers} layers has attention"
+        return None, f"none of the {stack.n_layers} layers has attention of the usual kind, a softmax over q k"
     if call is None:
         why = front.error or f"the first with positions is layer {wanted}, which needs all layers before it"
         return None, f"the attention layer was not reached: {why}"
@@ -278,9 +278,9 @@ def _effects(
 
 def _vectors(value: Tensor, seq: int) -> Tensor:
     """What is added, (seq, width), from (1, seq, width), (seq, width) or (seq, 1, width)."""
-    if value.ndim == 2 and value.shape[0] == seq:
-        return value.detach().clone()
-    return sequence_first(value, seq)[0].detach().clone()
+    if value.ndim != 2:
+        value = sequence_first(value, seq)[0]
+    return value[:seq].detach().clone()  # some models pad the text to a window of theirs
 
 
 def _injected(front: Front, injection: Injection, entry: Entry, attention: Attention | None, seq: int) -> Effect | None:
