@@ -95,8 +95,7 @@ def _branches(front: Front, op: Op) -> dict[int, Op]:
         value = maker.out
         if maker.has(Flow.CONTENT) or not isinstance(value, Tensor) or not value.is_floating_point():
             continue
-        one_row = value.shape[-1] * (front.ids.shape[1] > 1)  # the same for every token, or a lone number
-        if value.ndim < 2 or value.numel() <= max(1, one_row):
+        if value.ndim < 2 or value.numel() <= max(1, value.shape[-1] * (front.ids.shape[1] > 1)):
             continue
         behind = tape.back(maker)
         first = next((o for o in behind if o.name in _LOOKUPS), None)
