@@ -89,6 +89,7 @@ def test_the_address_holds_the_view(page, app_url):
     text.press("Control+Enter")
     page.wait_for_url("**text=two+cats**")
     page.get_by_role("link", name="Embeddings").click()
+    page.wait_for_selector("text=Cosine similarity of the text's tokens")  # the first page has a "Norms" too
     page.get_by_role("radio", name="Norms").click()
     page.wait_for_url("**look=Norms**")
     link = page.url
