@@ -41,7 +41,11 @@ if part == "Bias":
             note="recorded from the model" if heads.own else "what-if: from the formula",
             large=large,
         )
-        code = f"{LINES}bias = {name}.window(cells=64)\nfigures.panels(bias, [f'head {{i}}' for i in range({count})])"
+        hide = "\nmasked = trace.attention.mask.window(cells=64).values[0] < 0" if masked is not None else ""
+        code = (
+            f"{LINES}bias = {name}.window(cells=64){hide}\n"
+            f"figures.panels(bias, [f'head {{i}}' for i in range({count})]{', masked=masked' if hide else ''})"
+        )
         page.show(figure, "bias", code=code)
         said = {
             "As it is added": "This is what the model adds, in the form in which it adds it."
@@ -107,7 +111,8 @@ elif part == "Attention weights":
                 f"bias = {name}[{head}].tensor()\n"
                 "without = measure.attention_weights(scores, mask=mask)\n"
                 "with_bias = measure.attention_weights(scores, bias, mask=mask)\n"
-                "figures.panels([without, with_bias], ['without the bias', 'with the bias'], across=2)"
+                "figures.panels([without, with_bias], ['without the bias', 'with the bias'],\n"
+                "               masked=mask < 0, scale='sequential', across=2)"
             )
             page.show(figure, "weights", code=code)
             far, near = (float(measure.mean_distance(weights)) for weights in both[:2])

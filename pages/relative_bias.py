@@ -115,7 +115,8 @@ elif table is not None:
             )
             code = (
                 f"{LINES}bias = trace.attention.bias.window(cells=64)\n"
-                "figures.panels(bias, [f'head {i}' for i in range(len(bias.values))])"
+                "masked = trace.attention.mask.window(cells=64).values[0] < 0\n"
+                "figures.panels(bias, [f'head {i}' for i in range(len(bias.values))], masked=masked)"
             )
             page.show(figure, "bias", code=code if heads.own else "")
             effect = relative_bias.Bias(heads.field.window(cells=256).values)
@@ -150,7 +151,8 @@ elif table is not None:
                     f"scores, mask = attention.scores[{head}].tensor(), attention.mask[{head}].tensor()\n"
                     "without = measure.attention_weights(scores, mask=mask)\n"
                     f"with_bias = measure.attention_weights(scores, attention.bias[{head}].tensor(), mask=mask)\n"
-                    "figures.panels([without, with_bias], ['without the bias', 'with the bias'], across=2)"
+                    "figures.panels([without, with_bias], ['without the bias', 'with the bias'],\n"
+                    "               masked=mask < 0, scale='sequential', across=2)"
                 )
                 page.show(figure, "weights", code=code if heads.own else "")
                 far, near = (float(measure.mean_distance(weights)) for weights in both[:2])

@@ -21,19 +21,20 @@ _SIDE = 1024  # cells along one side; a plot is seldom wider in pixels
 _MARKS = 1000  # single NaN or infinite cells that are marked one by one
 
 
-def cells(shape: Sequence[int]) -> tuple[int, int]:
-    """How many rows and columns of (..., rows, columns) a heatmap can show: what to ask a window for."""
-    rows, columns = shape[-2:]
-    if rows * columns <= CELLS and max(rows, columns) <= _SIDE:
+def cells(shape: Sequence[int], most: int = CELLS, side: int = _SIDE) -> tuple[int, int]:
+    """How many rows and columns of (..., rows, columns) a heatmap can show: what to ask a window for.
+
+    most: cells in all; side: along one side
+    """
+    rows, columns = min(shape[-2], side), min(shape[-1], side)
+    if rows * columns <= most:
         return rows, columns
-    rows, columns = min(rows, _SIDE), min(columns, _SIDE)
-    if rows * columns <= CELLS:
-        return rows, columns
-    if rows <= 256:
-        return rows, CELLS // rows
-    if columns <= 256:
-        return CELLS // columns, columns
-    return 256, 256
+    square = int(most**0.5)
+    if rows <= square:
+        return rows, most // rows
+    if columns <= square:
+        return most // columns, columns
+    return square, square
 
 
 def heatmap(
@@ -154,7 +155,7 @@ def panels(
         raise ValueError(
             f"panels wants (panel, rows, columns) and a name each, not {everything.shape}, {len(names)} names"
         )
-    per_panel = max(8, min(64, int((CELLS / len(everything)) ** 0.5)))  # a panel is some 200 pixels wide
+    per_panel = CELLS // len(everything), 256  # a panel is some 200 pixels wide
     drawn = [
         _window(_panel(values, i), rows, columns, row_title, column_title, None, masked, per_panel)
         for i in range(len(everything))
@@ -268,7 +269,9 @@ class _Shown:
         self.values, self.blank = values, blank
 
 
-def _window(values, rows, columns, row_title, column_title, positions, masked, side: int | None = None):
+def _window(
+    values, rows, columns, row_title, column_title, positions, masked, limits: tuple[int, int] = (CELLS, _SIDE)
+):
     """-> what is drawn, the two axes, and a note of what was left out"""
     array = as_array(values)
     if array.ndim != 2 or not array.size:
@@ -278,7 +281,7 @@ def _window(values, rows, columns, row_title, column_title, positions, masked, s
         step = [values.row_step, values.column_step]
     else:
         at_rows, at_columns, step = np.arange(array.shape[0]), np.arange(array.shape[1]), [1, 1]
-    most = cells(array.shape) if side is None else (min(side, array.shape[0]), min(side, array.shape[1]))
+    most = cells(array.shape, *limits)
     thin = [-(-n // limit) for n, limit in zip(array.shape, most, strict=True)]
     blank = np.zeros(array.shape, bool) if masked is None else np.broadcast_to(np.asarray(masked, bool), array.shape)
     blank = blank | (array <= colour.MASKED)

@@ -1,0 +1,46 @@
+"""The Python that a page offers, run as it stands, against the picture beside it."""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+import numpy as np
+from streamlit.testing.v1 import AppTest
+
+from tests import app
+
+
+def run(block: str) -> Any:
+    """The value of the last expression."""
+    tree = ast.parse(block)
+    *before, last = tree.body
+    assert isinstance(last, ast.Expr), "the last line makes the figure"
+    space: dict[str, Any] = {}
+    exec(compile(ast.Module(before, []), "<shown>", "exec"), space)
+    return eval(compile(ast.Expression(last.value), "<shown>", "eval"), space)
+
+
+def assert_draws_the_same(at: AppTest, *, atol: float = 1e-5) -> None:
+    """The code's figure shows the numbers of the page's: every matrix, and every line or bar that both have."""
+    (block,) = app.code(at)
+    made, (shown,) = run(block), app.figures(at)
+    assert "array" not in block, "code holds calls, no values"
+    ours, theirs = [[t for t in traces if _values(t) is not None] for traces in (made.data, shown["data"])]
+    assert ours
+    for mine, other in zip(ours, theirs, strict=False):
+        a, b = _values(mine), _values(other)
+        assert a is not None
+        assert b is not None
+        if a.shape == b.shape:
+            np.testing.assert_allclose(a, b, atol=atol)
+        else:
+            assert a.ndim == b.ndim  # the page thins or frames what the code shows whole
+
+
+def _values(trace: Any) -> np.ndarray | None:
+    get = trace.get if isinstance(trace, dict) else lambda key: getattr(trace, key, None)
+    values = get("z") if get("type") == "heatmap" else get("y")
+    if values is None or len(values) == 0 or values[0] is None or get("meta") == "band":
+        return None
+    return np.asarray(values, float)

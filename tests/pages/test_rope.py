@@ -1,0 +1,129 @@
+"""The RoPE page: recorded angles, q and k; what a shift changes; pairings and scalings against other formulas."""
+
+import math
+import re
+
+import numpy as np
+import pytest
+import torch
+
+import tinput
+from tests import app
+from tests.pages.code_shown import assert_draws_the_same
+from tinput.twins import NAMES
+
+PARTS = ["Angles", "Dials", "Wavelengths", "q and k", "Scores", "Pairing", "Scaling"]
+OWN = "tinput/rope"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_angles_are_recorded_or_the_paper_s(name):
+    trace = tinput.open_model(name).trace(app.TEXT)
+    assert trace.attention is not None
+    d_head = trace.attention.q.shape[-1]
+    want = np.arange(len(trace.ids))[:, None] * 10_000.0 ** (-np.arange(0, d_head, 2) / d_head)
+    at = app.show("rope", model=name)
+    figure = app.figures(at)[0]
+    shown = app.heat(figure)
+    np.testing.assert_allclose(np.cos(shown), np.cos(want), atol=1e-5)
+    np.testing.assert_allclose(np.sin(shown), np.sin(want), atol=1e-5)
+    assert ("recorded from the model" in figure["layout"]["meta"]["note"]) == (name == OWN)
+    assert ("What if" in app.words(at)) == (name != OWN)
+    if name == OWN:
+        assert isinstance(trace.effect, tinput.Rotate)
+        np.testing.assert_allclose(np.cos(shown), trace.effect.angles.cos().numpy(), atol=1e-6)
+
+
+@pytest.mark.parametrize("name", [OWN, "tinput/alibi"])
+@pytest.mark.parametrize("which", ["q", "k"])
+def test_q_and_k_before_and_after(name, which):
+    attention = tinput.open_model(name).trace(app.TEXT).attention
+    assert attention is not None
+    figure = app.figures(app.show("rope", model=name, turn="q and k", qk=which, head="1"))[0]
+    before, after = app.heats(figure)
+    if name == OWN:
+        np.testing.assert_array_equal(before, getattr(attention, f"{which}_before")[1].numpy())
+        np.testing.assert_array_equal(after, getattr(attention, which)[1].numpy())
+    else:
+        np.testing.assert_array_equal(before, getattr(attention, which)[1].numpy())
+    half = before.shape[1] // 2
+    turned = (before[:, :half] + 1j * before[:, half:]) * np.exp(
+        1j * np.arange(len(before))[:, None] * 10_000.0 ** (-np.arange(half) / half)
+    )
+    np.testing.assert_allclose(after, np.concatenate([turned.real, turned.imag], 1), atol=1e-4)
+
+
+@pytest.mark.parametrize("name", [OWN, "tinput/none"])
+def test_a_shift_of_all_positions_changes_no_score(name):
+    at = app.show("rope", model=name, turn="Scores", head="2", shift="50")
+    shown = app.series(app.figures(at)[0])
+    np.testing.assert_allclose(shown["as it is"], shown["shifted by 50"], atol=1e-3)
+    most = float(re.search(r"by more than ([\d.e-]+),", app.words(at))[1])  # type: ignore[index]
+    assert most < 1e-3
+
+
+def test_scores_by_distance_are_the_recorded_ones():
+    attention = tinput.open_model(OWN).trace(app.TEXT).attention
+    assert attention is not None
+    scores = (attention.q[2] @ attention.k[2].T * attention.scale).double()
+    shown = app.series(app.figures(app.show("rope", model=OWN, turn="Scores", head="2"))[0])["as it is"]
+    want = [float(scores.diagonal(-d).mean()) for d in range(len(scores) - 1, -1, -1)]  # causal: keys behind alone
+    np.testing.assert_allclose(shown, want, atol=1e-5)
+
+
+def test_dials_point_where_the_angles_do():
+    trace = tinput.open_model(OWN).trace(app.TEXT)
+    assert isinstance(trace.effect, tinput.Rotate)
+    figure = app.figures(app.show("rope", model=OWN, turn="Dials"))[0]
+    dots = next(t for t in figure["data"] if t.get("name") == "angle")
+    turn = np.asarray(dots["customdata"]).reshape(-1, 2)
+    assert turn[-1, 0] == pytest.approx(float(trace.effect.angles[-1, -1]), rel=1e-5)
+    assert turn[:, 1] == pytest.approx(turn[:, 0] / (2 * np.pi), rel=1e-5)
+
+
+def test_wavelengths_and_the_pairs_that_never_come_round():
+    at = app.show("rope", model=OWN, turn="Wavelengths")
+    (shown,) = app.series(app.figures(at)[0]).values()
+    pairs = len(shown)
+    np.testing.assert_allclose(shown, 2 * np.pi * 10_000 ** (np.arange(pairs) / pairs), rtol=1e-5)
+    context = tinput.open_model(OWN).config["max_position_embeddings"]
+    assert f"{int((shown > context).sum())} of {pairs} pairs never come full circle" in app.words(at)
+
+
+def test_pairing():
+    at = app.show("rope", model=OWN, turn="Pairing")
+    half, interleaved = app.heat(app.figures(at)[0])
+    pairs = len(half) // 2
+    assert half.tolist() == [*range(pairs), *range(pairs)]
+    assert interleaved.tolist() == [i // 2 for i in range(2 * pairs)]
+    assert f"dimension 0 turns with {pairs}" in app.words(at)
+
+
+def test_scaling_methods_on_this_model():
+    shown = app.series(app.figures(app.show("rope", model=OWN, turn="Scaling", stretch="8"))[0])
+    np.testing.assert_allclose(shown["linear"], 8 * shown["default"], rtol=1e-6)
+    np.testing.assert_allclose(shown["this model"], shown["default"], rtol=1e-5)
+    pairs = len(shown["default"])
+    stretch = 8 * 8 - 7  # dynamic NTK at 8 times the context
+    theta = 10_000 * stretch ** (2 * pairs / (2 * pairs - 2))
+    np.testing.assert_allclose(shown["dynamic"], 2 * np.pi * theta ** (np.arange(pairs) / pairs), rtol=1e-5)
+    for name in ("yarn", "llama3"):
+        times = shown[name] / shown["default"]
+        assert times[0] == pytest.approx(1, rel=1e-5)
+        assert times[-1] == pytest.approx(8, rel=1e-5)
+    assert np.isfinite(shown["proportional"]).sum() == pairs // 4
+
+
+@pytest.mark.parametrize("text", app.HOSTILE)
+@pytest.mark.parametrize("part", PARTS)
+def test_any_text(part, text):
+    at = app.show("rope", text, model=OWN, turn=part)
+    assert app.chips(at) == list(tinput.open_model(OWN).tokenize(text).labels)
+    assert len(app.figures(at)) == 1
+
+
+@pytest.mark.parametrize("name", [OWN, "tinput/learned"])
+@pytest.mark.parametrize("part", PARTS)
+def test_the_python_runs_as_shown(part, name):
+    assert_draws_the_same(app.show("rope", model=name, turn=part), atol=1e-3)
+    assert math.isfinite(float(torch.ones(()))), "torch is at hand for the code"
