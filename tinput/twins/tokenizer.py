@@ -17,8 +17,11 @@ __all__ = ["START", "train_tokenizer"]
 START = "<|start|>"
 
 
-def train_tokenizer(texts: Iterable[str], vocab_size: int = 1024, max_len: int = 256) -> PreTrainedTokenizerFast:
-    """A byte-level BPE tokenizer of at most `vocab_size` pieces; `max_len` is the length it names as the model's."""
+def train_tokenizer(texts: Iterable[str], vocab_size: int = 1024) -> PreTrainedTokenizerFast:
+    """A byte-level BPE tokenizer of at most `vocab_size` pieces.
+
+    It names no longest text: how far a model reads past the length that it was trained at is what one wants to see.
+    """
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 
@@ -36,6 +39,5 @@ def train_tokenizer(texts: Iterable[str], vocab_size: int = 1024, max_len: int =
         tokenizer_object=bpe,
         bos_token=START,
         eos_token=START,
-        model_max_length=max_len,
         clean_up_tokenization_spaces=False,
     )

@@ -61,7 +61,7 @@ def read(folder: Path, held_out: str) -> tuple[dict[str, str], str]:
 def tokenizer_for(out: Path, texts: dict[str, str], vocab_size: int) -> PreTrainedTokenizerFast:
     """The tokenizer that lies in `out`; made from the training texts if there is none."""
     if not (out / "tokenizer.json").exists():
-        train_tokenizer(texts.values(), vocab_size, CONTEXT).save_pretrained(out)
+        train_tokenizer(texts.values(), vocab_size).save_pretrained(out)
     return AutoTokenizer.from_pretrained(out)
 
 
