@@ -71,7 +71,7 @@ class Model:
     @functools.cached_property
     def vocab_size(self) -> int:
         """How many ids there are embeddings for."""
-        return int(self._skeleton(torch.float32).model.get_input_embeddings().weight.shape[0])
+        return self._skeleton(torch.float32).vocab_size
 
     @functools.cached_property
     def checkpoint_dtype(self) -> str:

@@ -71,6 +71,13 @@ class Skeleton:
                 if buffer is not None and name in persistent and self.weights.has(name):
                     module._buffers[key] = self.weights.tensor(name).to(buffer.dtype).clone()
 
+    @property
+    def vocab_size(self) -> int:
+        """How many ids there are embeddings for."""
+        table = getattr(self.model.get_input_embeddings(), "weight", None)
+        said = getattr(self.config, "vocab_size", None)
+        return int(table.shape[0]) if table is not None and table.ndim == 2 else int(said or 100)
+
     def copy(self, read: bool, leave_out: Iterable[str] = ()) -> tuple[PreTrainedModel, Placeholders]:
         """A fresh module (its state is its own: dynamic frequencies start anew) and its placeholders.
 

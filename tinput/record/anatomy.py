@@ -88,7 +88,7 @@ class Anatomy:
 
 def survey(skeleton: Skeleton) -> Anatomy:
     """Runs the module once without weights and reads where positions enter, by stack and layer."""
-    vocabulary = skeleton.model.get_input_embeddings().weight.shape[0]
+    vocabulary = skeleton.vocab_size
     low = min(20, max(0, vocabulary - PROBE - 1))  # past the usual special ids
     ids = torch.arange(low, low + PROBE) % max(vocabulary, 1)
     front = run(skeleton, ids, read=False)

@@ -74,7 +74,7 @@ def _einsum_axes(equation: object, query: Tensor, key: Tensor) -> tuple[Tensor, 
     rows = [letter for letter in of_query if letter in out and letter not in of_key]
     columns = [letter for letter in of_key if letter in out and letter not in of_query]
     shared = [letter for letter in out if letter in of_query and letter in of_key]
-    if len(inner) != 1 or len(rows) != 1 or len(columns) != 1:
+    if len(inner) != 1 or len(rows) != 1 or len(columns) != 1 or query.ndim != len(of_query) or key.ndim != len(of_key):
         raise ValueError(f"an einsum that is not understood: {equation}")
     order_q = [of_query.index(letter) for letter in (*shared, *rows, *inner)]
     order_k = [of_key.index(letter) for letter in (*shared, *columns, *inner)]
