@@ -58,9 +58,10 @@ elif part == "Bias by distance" and table is not None:
         spread = values.max(1).values - values.min(1).values
         head = int(spread.argmax())
         best = int(steps[int(values[head].argmax())])
+        where = f"{abs(best)} {'token' if abs(best) == 1 else 'tokens'} {'ahead' if best > 0 else 'back'}"
         panel.say(
             f"Head {head} tells distances apart most: its bias goes from {float(values[head].min()):.2f} to "
-            f"{float(values[head].max()):.2f}, highest {abs(best)} tokens {'ahead' if best > 0 else 'back'}.",
+            f"{float(values[head].max()):.2f}, highest {where}.",
             "A step of 1 in the bias multiplies a weight by 2.72.",
             "Flat stretches are distances that share one bucket, and so one number.",
             formula=relative_bias.FORMULA,
