@@ -55,12 +55,18 @@ elif part == "Block inputs":
             )
 
 else:
+    limits = injected.common_limits(page.trace.effects, other.trace.effects)
     for side, name, prefix in ((page, names[0], ""), (other, names[1], "other_")):
         for number, item in enumerate(side.trace.effects):
             scheme = SCHEMES.get(item.scheme)
             with kit.panel(f"{name}: {words.label(item.scheme)}{f', {scheme.INJECTION}' if scheme else ''}") as panel:
                 figure, call = injected.picture(
-                    side, item, f"{prefix}trace.effects[{number}].effect", f"{prefix}labels", large=large
+                    side,
+                    item,
+                    f"{prefix}trace.effects[{number}].effect",
+                    f"{prefix}labels",
+                    limits=limits.get(type(item.effect)),
+                    large=large,
                 )
                 if figure is None:
                     kit.sentences(call)

@@ -14,7 +14,7 @@ import numpy as np
 from streamlit.testing.v1 import AppTest
 
 ROOT = Path(__file__).resolve().parents[1]
-TEXT = "the cat sat on the mat, and the dog sat on the cat"
+TEXT = "The old man saw the young man, and the young man saw the old man."
 HOSTILE = [
     "$a$ __b__ *c* <img src=x> `d`",
     "<script>alert(1)</script> </div><h1>x</h1> &amp; &lt;",

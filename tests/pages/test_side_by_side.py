@@ -55,6 +55,12 @@ def test_what_each_injects(name):
             assert "Nothing enters from position" in app.words(at)
 
 
+def test_effects_of_one_kind_have_one_colour_scale():
+    at = app.show("side_by_side", model="tinput/alibi", other="tinput/relative_bias", compare="What each injects")
+    first, second = (figure["layout"]["coloraxis"] for figure in app.figures(at))
+    assert (first["cmin"], first["cmax"]) == (second["cmin"], second["cmax"])
+
+
 @pytest.mark.parametrize("compare", ["Facts", "Block inputs", "What each injects"])
 def test_any_text_and_the_python(compare):
     at = app.show("side_by_side", app.HOSTILE[0], other="tinput/learned", compare=compare)

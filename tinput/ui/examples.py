@@ -3,7 +3,7 @@
 __all__ = ["EXAMPLES"]
 
 EXAMPLES = {
-    "Repeated words": "the cat and the dog and the cat and the dog and the cat",
+    "Repeated words": "The man and the house and the man and the house and the man",
     "Emoji and Chinese": "我喜欢猫 🐱, she said, and 🦙 llamas; 你呢? 👩‍👩‍👧",
     "Code": 'def greet(name):\n    for i in range(3):\n        print(f"{i}: hello, {name}")\n',
     "Long paragraph": (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from tinput import figures
@@ -14,13 +15,34 @@ if TYPE_CHECKING:
     from tinput.record import LayerEffect
     from tinput.ui.kit import Page
 
-__all__ = ["picture"]
+__all__ = ["common_limits", "picture"]
 
 HEADS = 8  # at most so many heads side by side
 
 
+def common_limits(first: Sequence[LayerEffect], second: Sequence[LayerEffect]) -> dict[type, tuple[float, float]]:
+    """One pair of colour limits for each kind of effect that both of two models have."""
+    found: dict[type, tuple[float, float]] = {}
+    for item in first:
+        other = next((o for o in second if type(o.effect) is type(item.effect)), None)
+        if other is not None and (values := [_values(e.effect) for e in (item, other)])[0] is not None:
+            found[type(item.effect)] = figures.limits(*(value for value in values if value is not None))
+    return found
+
+
+def _values(effect: Any) -> Tensor | None:
+    """What a picture of an effect colours by size; angles have a scale of their own."""
+    return effect.vectors if isinstance(effect, Add) else effect.scores if isinstance(effect, Bias | Content) else None
+
+
 def picture(
-    page: Page, item: LayerEffect, call: str, labels: str = "labels", *, large: bool
+    page: Page,
+    item: LayerEffect,
+    call: str,
+    labels: str = "labels",
+    *,
+    limits: tuple[float, float] | None = None,
+    large: bool,
 ) -> tuple[Figure | None, str]:
     """(figure, the Python that makes it) for an effect; (None, a sentence) where there is no picture.
 
@@ -31,7 +53,7 @@ def picture(
     match effect:
         case Add():
             vectors = page.matrix(effect.vectors)
-            figure = figures.heatmap(vectors, page.rows(vectors), **common)
+            figure = figures.heatmap(vectors, page.rows(vectors), limits=limits, **common)
             return figure, f"tinput.figures.heatmap({call}.vectors, {labels})"
         case Rotate():
             options = {"column_title": "pair", "value_title": "angle (rad)", "scale": "cyclic"}
@@ -50,6 +72,7 @@ def picture(
                 tokens,
                 tokens,
                 value_title="bias",
+                limits=limits,
                 masked=_hidden(page, scores),
                 dtype=page.trace.dtype,
                 large=large,

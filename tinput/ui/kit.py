@@ -71,7 +71,7 @@ __all__ = [
 ]
 
 LIMIT = 2_048  # tokens that are traced; more would be minutes of work and no picture shows them
-DEFAULT_TEXT = "the cat sat on the mat, and the dog sat on the cat"
+DEFAULT_TEXT = "The old man saw the young man, and the young man saw the old man."  # only order tells who saw whom
 GREEN, RED, GREY = "#2E9E4F", "#D32F2F", "#999999"
 T = TypeVar("T")
 
