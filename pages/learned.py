@@ -70,9 +70,9 @@ if part == "Similarity":
         near, far = float(one.diagonal(1).nanmean()), float(one[0, -1])
         panel.say(
             f"Shown: {WHAT}.",
-            f"Neighbours have cosine {near:z.2f} on average (sinusoids: {float(two.diagonal(1).mean()):.2f}), the first "
-            f"and the last position {far:z.2f} ({float(two[0, -1]):.2f}).",
-            "A band along the diagonal that fades says that the table knows what is near; stripes say that it knows waves.",
+            f"Neighbours have cosine {near:z.2f} on average (sinusoids: {float(two.diagonal(1).mean()):.2f}), the "
+            f"first and the last position {far:z.2f} ({float(two[0, -1]):.2f}).",
+            "A band along the diagonal that fades: the table knows what is near. Stripes: it knows waves.",
             formula=learned.FORMULA,
             note=learned.PAPER,
         )
