@@ -181,10 +181,11 @@ def _fit(front: Front, entry: Entry, call: AttentionCall) -> Fit | None:
     except ValueError:
         return None
     # q itself, or, where it was normed or scaled after the rotation, the last result before that
-    for op in [op for op in reversed(path) if meetings and op.index >= max(meetings)]:
+    whole: list[tuple[Op, Tensor | None]] = [(call.product or call.op, query)]
+    for op, argument in whole + [(op, None) for op in reversed(path) if meetings and op.index >= max(meetings)]:
         try:
-            after = _rows(op.value)
-            before = _rows(neutral(front, entry, op))
+            after = _rows(op.value if argument is None else argument)
+            before = _rows(neutral(front, entry, op, argument))
         except (CannotReplay, ValueError):
             continue
         if before.shape == after.shape and (fit := fit_rotation(before, after, cos, sin)) is not None:

@@ -74,7 +74,8 @@ def attention_of(front: Front, call: AttentionCall, entries: list[Entry]) -> Att
     rotation = next((entry for entry in entries if entry.kind is Rotate), None)
     if rotation is not None:
         try:
-            plain_q, plain_k = (neutral(front, rotation, front.tape.last(raw)) for raw in (raw_q, raw_k))
+            reader = call.product or call.op
+            plain_q, plain_k = (neutral(front, rotation, reader, raw) for raw in (raw_q, raw_k))
             plain_q, plain_k = product_axes(call, plain_q, plain_k)
             q_before, k_before = as_heads(plain_q, front), as_heads(plain_k, front)
             k_before = repeated_heads(k_before) if grouped else k_before

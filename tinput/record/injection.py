@@ -17,7 +17,7 @@ from torch import Tensor
 from tinput.models.tree import tensors_in
 from tinput.positions.effects import Add, Bias, Content, Rotate
 from tinput.record.front import PRODUCTS, AttentionCall, Block, Front
-from tinput.record.tape import CannotReplay, Flow, Op
+from tinput.record.tape import Flow, Op
 
 __all__ = [
     "SUMS",
@@ -251,16 +251,22 @@ def _content_inputs(front: Front, op: Op) -> list[Op]:
     return [maker for maker in makers if maker.has(Flow.CONTENT)]
 
 
-def neutral(front: Front, entry: Entry, maker: Op | None) -> Tensor:
-    """The result of an operation on q or k as it would be, had the rotation been by zero. Raises CannotReplay."""
-    if maker is None:
-        raise CannotReplay("nothing made this tensor")
+def neutral(front: Front, entry: Entry, op: Op, argument: Tensor | None = None) -> Tensor:
+    """The result of an operation, or one of its arguments (a q or k), had the rotation been by zero.
+
+    Raises CannotReplay.
+    """
+    known = _by_zero(entry)
+    return front.tape.replay(op, known) if argument is None else front.tape.replay_argument(op, argument, known)
+
+
+def _by_zero(entry: Entry) -> dict[int, Any]:
     known: dict[int, Any] = {}
     for op in entry.carriers:
         known[op.index] = torch.ones_like(op.value)  # for a complex factor: 1 + 0i
     for op in entry.sines:
         known[op.index] = torch.zeros_like(op.value)
-    return front.tape.replay(maker, known)
+    return known
 
 
 @dataclass(frozen=True)

@@ -277,8 +277,18 @@ class Tape(TorchFunctionMode):
 
         Only what depends on them is computed again; nothing recorded is changed. Raises CannotReplay.
         """
+        return self._with(self.back(target), known).get(target.index, target.value)
+
+    def replay_argument(self, reader: Op, tensor: Tensor, known: dict[int, Any]) -> Tensor:
+        """The same for an argument of `reader`: whole, where the last operation on it wrote into a part."""
+        path: dict[int, Op] = {}
+        for index in reader.reads.get(id(tensor), ()):
+            path.update({op.index: op for op in self.back(self.ops[index])})
+        return self._as_known(tensor, reader, self._with([path[index] for index in sorted(path)], known))
+
+    def _with(self, path: list[Op], known: dict[int, Any]) -> dict[int, Any]:
+        """The results of all on the path that are other than recorded."""
         known = dict(known)
-        path = self.back(target)
         touched = set(known)
         for op in path:
             if op.index not in touched and any(index in touched for index in op.inputs):
@@ -286,7 +296,7 @@ class Tape(TorchFunctionMode):
         for op in path:
             if op.index in touched and op.index not in known:
                 known[op.index] = self._again(op, known)
-        return known.get(target.index, target.value)
+        return known
 
     def _again(self, op: Op, known: dict[int, Any]) -> Any:
         memo: dict[int, Tensor] = {}
