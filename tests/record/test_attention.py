@@ -223,7 +223,7 @@ def test_q_before_of_a_slice():
     assert torch.equal(attention.q_before[..., 16:], torch.cat([part[..., ::2], part[..., 1::2]], dim=-1))
     # k is written into a new tensor in two pieces: its own dimensions, then the turned ones, which all heads share
     outputs = made.run(ids).outputs
-    own = split(outputs["model.layers.0.self_attn.kv_b_proj"], 4)[..., :16]
+    own = split(outputs["model.layers.0.self_attn.kv_b_proj"][0], 4)[..., :16]
     shared = outputs["model.layers.0.self_attn.kv_a_proj_with_mqa"][0][..., 24:]
     assert torch.equal(attention.k_before[..., :16], own)
     shared = torch.cat([shared[..., ::2], shared[..., 1::2]], dim=-1).expand(4, 12, 8)
