@@ -21,6 +21,7 @@ or `panel.say`, never through Markdown. `page.what_if(scheme)` marks a page whos
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -354,13 +355,19 @@ class Panel:
     def say(self, *sentences: str, formula: str = "", note: str = "") -> None:
         """The formula (LaTeX) and a few literal sentences, beside the picture; `note` is smaller."""
         with self.words:
-            if formula:  # a line for each part: the column is narrow
-                parts = formula.replace(r", \quad", r",\quad").replace(r",\quad", r" \\[.6em] ")
-                st.latex(rf"\begin{{gathered}} {parts} \end{{gathered}}" if parts != formula else formula)
+            if formula:
+                st.latex(lines_of(formula))
             if sentences:
                 st.html(literal.paragraphs(sentences))
             if note:
                 st.html(literal.paragraphs([note], "note"))
+
+
+def lines_of(formula: str) -> str:
+    """LaTeX with a line for each part of a formula: the column beside a picture is narrow."""
+    parts = re.split(r",\s*\\quad\s*", formula)
+    stacked = r" \\[.6em] ".join(parts)
+    return formula if len(parts) == 1 else rf"\begin{{gathered}} {stacked} \end{{gathered}}"
 
 
 @contextmanager
