@@ -13,7 +13,14 @@ before, inside, marked, possible = words.path_of(schemes, norm=bool(norms))
 with kit.panel("Where position enters") as panel:
     colour = next((scheme.COLOUR for scheme in schemes), kit.GREY)
     figure = figures.path(before, marked, colour, inside=inside, possible=possible, large=large)
-    page.show(figure, "path")
+    page.show(
+        figure,
+        "path",
+        code="from tinput.ui.words import path_of\n\n"
+        "schemes = [tinput.SCHEMES[name] for name in model.schemes]\n"
+        "before, inside, marked, possible = path_of(schemes, norm=any(s.role == 'norm' for s in trace.stages))\n"
+        "tinput.figures.path(before, marked, schemes[0].COLOUR, inside=inside, possible=possible)",
+    )
     panel.say(
         page.model.reason,
         formula=schemes[0].FORMULA if schemes else "",

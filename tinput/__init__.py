@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from tinput import figures, measure, positions, tokens, twins  # noqa: F401
     from tinput.agree import Agreement
     from tinput.errors import TinputError
     from tinput.open import Model, open_model
@@ -55,10 +56,14 @@ _HOME = {
     "tokens": ("Tokens",),
     "window": ("Field", "Window"),
 }
+# Modules that are used by their name: `tinput.figures.heatmap(...)`.
+_MODULES = ("figures", "measure", "positions", "tokens", "twins")
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 
 
 def __getattr__(name: str):
+    if name in _MODULES:
+        return import_module(f"tinput.{name}")
     if name not in _MODULE_OF:
         raise AttributeError(f"module 'tinput' has no attribute {name!r}")
     value = getattr(import_module(f"tinput.{_MODULE_OF[name]}"), name)
@@ -67,4 +72,4 @@ def __getattr__(name: str):
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, *_MODULES})

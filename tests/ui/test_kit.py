@@ -1,5 +1,7 @@
 """The kit: controls that survive any link, badges that say what was compared, code that runs for any text."""
 
+import subprocess
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -90,3 +92,9 @@ def test_values_in_more_axes_are_laid_side_by_side():
     assert page.matrix(torch.zeros(7)).shape == (1, 7)
     assert page.rows(torch.zeros(page.seq, 2)) == page.labels
     assert page.rows(torch.zeros(page.seq + 1, 2)) is None
+
+
+@pytest.mark.parametrize("page", ["pipeline", "tokens"])
+def test_the_code_runs_in_a_fresh_notebook(page):
+    for block in app.code(app.show(page)):
+        subprocess.run([sys.executable, "-c", block], check=True, cwd=app.ROOT, capture_output=True)
