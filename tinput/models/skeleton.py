@@ -14,6 +14,7 @@ from __future__ import annotations
 import copy
 import inspect
 import threading
+from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,7 @@ LOCK = threading.RLock()
 
 # A placeholder this small is filled in rather than worked around when no weight is read.
 _SMALL = 1 << 14
+_DICTS = (dict, OrderedDict)
 _LOOKUPS = frozenset(["embedding", "index_select"])
 
 
@@ -62,7 +64,9 @@ class Skeleton:
             for key, parameter in module._parameters.items():  # some classes ignore `meta`
                 if parameter is not None and not parameter.is_meta:
                     module._parameters[key] = nn.Parameter(parameter.to("meta"), requires_grad=parameter.requires_grad)
-        self.model.initialize_weights()  # parameters stay on meta; buffers are computed
+        for parameter in self.model.parameters():
+            parameter._is_hf_initialized = True  # type: ignore[attr-defined] - on meta there is nothing to draw
+        self.model.initialize_weights()  # buffers are computed
         if self.weights is None:
             return
         for prefix, module in self.model.named_modules():
@@ -83,8 +87,11 @@ class Skeleton:
 
         leave_out: paths of modules that the run will not get to; they are not copied
         """
-        absent = {id(module): Absent(module) for module in map(self.model.get_submodule, leave_out)}
-        model = copy.deepcopy(self.model, absent)
+        memo: dict[int, Any] = {id(module): Absent(module) for module in map(self.model.get_submodule, leave_out)}
+        for module in self.model.modules():  # what deepcopy is slow at, and is known: parameters, and empty hooks
+            memo |= {id(parameter): parameter for parameter in module._parameters.values()}
+            memo |= {id(value): type(value)() for value in vars(module).values() if type(value) in _DICTS and not value}
+        model = copy.deepcopy(self.model, memo)
         return model, Placeholders(self, model, read)
 
     def initial(self, name: str) -> Tensor | None:
