@@ -1,6 +1,6 @@
 """A model's position schemes, layer by layer, found without reading a weight.
 
-The whole module runs once on eleven made-up ids with random numbers in place of large weights. What positions are
+The whole module runs once on a few made-up ids with random numbers in place of large weights. What positions are
 computed into, and where that meets content, does not depend on the weights; so the tape of that run tells, at the
 model's real depth, which layers rotate, which add a bias, and which do neither.
 """
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from tinput.errors import BadIds
 from tinput.models.skeleton import Skeleton
 from tinput.models.tree import tensors_in
 from tinput.positions.effects import Add, Bias, Content, Rotate
@@ -23,7 +24,8 @@ from tinput.record.tape import LAYOUT, CannotReplay, Op
 
 __all__ = ["Anatomy", "Injection", "Locator", "Stack", "find", "survey"]
 
-PROBE = 11  # ids; a prime, so that no axis of a model has that size by chance
+# How many ids: a prime, so that no axis of a model has that size by chance; fewer where a table has no more rows.
+PROBES = (11, 7, 5, 3)
 
 
 @dataclass(frozen=True)
@@ -88,12 +90,19 @@ class Anatomy:
 
 def survey(skeleton: Skeleton) -> Anatomy:
     """Runs the module once without weights and reads where positions enter, by stack and layer."""
-    vocabulary = skeleton.vocab_size
-    low = min(20, max(0, vocabulary - PROBE - 1))  # past the usual special ids
-    ids = torch.arange(low, low + PROBE) % max(vocabulary, 1)
-    front = run(skeleton, ids, read=False)
-    order = tuple(dict.fromkeys(block.path for block in front.blocks))
-    return Anatomy(tuple(_stack(skeleton, front, path) for path in front.stacks), order, front.error)
+    vocabulary, error = skeleton.vocab_size, ""
+    for length in PROBES:
+        low = min(20, max(0, vocabulary - length - 1))  # past the usual special ids
+        try:
+            front = run(skeleton, torch.arange(low, low + length) % max(vocabulary, 1), read=False)
+        except BadIds as refused:
+            error = error or str(refused)
+            continue
+        error = error or front.error
+        if front.blocks:
+            order = tuple(dict.fromkeys(block.path for block in front.blocks))
+            return Anatomy(tuple(_stack(skeleton, front, path) for path in front.stacks), order, front.error)
+    return Anatomy((), (), error)
 
 
 def _stack(skeleton: Skeleton, front: Front, path: str) -> Stack:
@@ -177,15 +186,15 @@ def _fit(front: Front, entry: Entry, call: AttentionCall) -> Fit | None:
     path = tape.back(maker)
     meetings = {op.index for op in entry.at} & {op.index for op in path}
     try:
-        cos, sin = (by_position(part, PROBE) for part in _cos_sin(entry))
+        cos, sin = (by_position(part, front.ids.shape[1]) for part in _cos_sin(entry))
     except ValueError:
         return None
     # q itself, or, where it was normed or scaled after the rotation, the last result before that
     whole: list[tuple[Op, Tensor | None]] = [(call.product or call.op, query)]
     for op, argument in whole + [(op, None) for op in reversed(path) if meetings and op.index >= max(meetings)]:
         try:
-            after = _rows(op.value if argument is None else argument)
-            before = _rows(neutral(front, entry, op, argument))
+            after = _rows(op.value if argument is None else argument, front.ids.shape[1])
+            before = _rows(neutral(front, entry, op, argument), front.ids.shape[1])
         except (CannotReplay, ValueError):
             continue
         if before.shape == after.shape and (fit := fit_rotation(before, after, cos, sin)) is not None:
@@ -193,13 +202,13 @@ def _fit(front: Front, entry: Entry, call: AttentionCall) -> Fit | None:
     return None
 
 
-def _rows(value: Tensor) -> Tensor:
+def _rows(value: Tensor, seq: int) -> Tensor:
     """q in any of the shapes that models hold it in -> (..., seq, d_head). Raises ValueError."""
-    if value.ndim >= 2 and value.shape[-2] == PROBE:
+    if value.ndim >= 2 and value.shape[-2] == seq:
         return value
-    if value.ndim >= 3 and value.shape[-3] == PROBE:
+    if value.ndim >= 3 and value.shape[-3] == seq:
         return value.transpose(-2, -3)
-    raise ValueError(f"{tuple(value.shape)} is not (..., {PROBE}, d_head)")
+    raise ValueError(f"{tuple(value.shape)} is not (..., {seq}, d_head)")
 
 
 def _cos_sin(entry: Entry) -> tuple[Tensor, Tensor]:
