@@ -35,6 +35,7 @@ LOCK = threading.RLock()
 
 # A placeholder this small is filled in rather than worked around when no weight is read.
 _SMALL = 1 << 14
+_HUGE = 1 << 19
 _DICTS = (dict, OrderedDict)
 _LOOKUPS = frozenset(["embedding", "index_select"])
 
@@ -242,6 +243,8 @@ class Placeholders:
     def _random_like(self, tensor: Tensor) -> Tensor:
         if not tensor.is_floating_point():
             return torch.zeros(tensor.shape, dtype=tensor.dtype)
+        if tensor.numel() > _HUGE:  # logits: nobody looks, and memory that is not written costs nothing
+            return torch.empty(tensor.shape, dtype=tensor.dtype)
         return (torch.randn(tensor.shape, generator=self._random) * 0.5).to(tensor.dtype)
 
     def _hollow_like(self, tensor: Tensor) -> Tensor:

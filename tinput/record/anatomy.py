@@ -8,7 +8,7 @@ model's real depth, which layers rotate, which add a bias, and which do neither.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -17,7 +17,7 @@ from tinput.errors import BadIds
 from tinput.models.skeleton import Skeleton
 from tinput.models.tree import tensors_in
 from tinput.positions.effects import Add, Bias, Content, Rotate
-from tinput.record.front import AttentionCall, Front, run
+from tinput.record.front import AttentionCall, Block, Front, run
 from tinput.record.injection import Entry, Fit, before_block, fit_rotation, in_attention, neutral, query_and_key
 from tinput.record.layouts import by_position
 from tinput.record.tape import LAYOUT, CannotReplay, Op
@@ -93,51 +93,75 @@ def survey(skeleton: Skeleton) -> Anatomy:
     vocabulary, error = skeleton.vocab_size, ""
     for length in PROBES:
         low = min(20, max(0, vocabulary - length - 1))  # past the usual special ids
+        readers: dict[str, _Reader] = {}
+
+        def read(front: Front, upto: int = -1, readers: dict[str, _Reader] = readers) -> bool:
+            """Reads the blocks that are over (the last may go on) and lets go of their tensors."""
+            for block in front.blocks[sum(len(r.blocks) for r in readers.values()) : upto or None]:
+                readers.setdefault(block.stack, _Reader(skeleton, front)).read(block)
+                front.tape.release(block.start, block.stop or len(front.tape.ops))
+            return False
+
         try:
-            front = run(skeleton, torch.arange(low, low + length) % max(vocabulary, 1), read=False)
+            front = run(skeleton, torch.arange(low, low + length) % max(vocabulary, 1), read=False, done=read)
         except BadIds as refused:
             error = error or str(refused)
             continue
         error = error or front.error
         if front.blocks:
+            read(front, upto=0)
             order = tuple(dict.fromkeys(block.path for block in front.blocks))
-            return Anatomy(tuple(_stack(skeleton, front, path) for path in front.stacks), order, front.error)
+            return Anatomy(tuple(reader.stack() for reader in readers.values()), order, front.error)
     return Anatomy((), (), error)
 
 
-def _stack(skeleton: Skeleton, front: Front, path: str) -> Stack:
-    blocks = [block for block in front.blocks if block.stack == path]
-    first = blocks[0]
-    layers = range(len(blocks))
-    locate = _Locations(front)
-    found = [_injection(skeleton, front, locate, entry, tuple(layers), None) for entry in before_block(front, first)]
-    groups: dict[tuple, tuple[Entry, AttentionCall, list[int]]] = {}
-    attention_layers = []
-    for block in blocks:
+class _Reader:
+    """Reads one stack, block by block, while the run goes on."""
+
+    def __init__(self, skeleton: Skeleton, front: Front):
+        self._skeleton, self._front = skeleton, front
+        self._locate = _Locations(front)
+        self.blocks: list[Block] = []
+        self._added: list[Injection] = []
+        self._found: dict[tuple, tuple[Injection, list[int]]] = {}
+        self._attention_layers: list[int] = []
+
+    def read(self, block: Block) -> None:
+        """Takes in what enters in a block; before the first also what was added to its input."""
+        front = self._front
+        if not self.blocks:
+            self._added = [self._injection(entry, None) for entry in before_block(front, block)]
+        self.blocks.append(block)
         call = next((c for c in front.attentions if c.block is block), None)  # self-attention comes first
         if call is None:
-            continue
-        attention_layers.append(block.number)
+            return
+        self._attention_layers.append(block.number)
         for entry in in_attention(front, call):
             key = (entry.kind, *_same(front, entry))
-            numbers = groups.setdefault(key, (entry, call, []))[2]
-            if block.number not in numbers:
-                numbers.append(block.number)
-    found += [
-        _injection(skeleton, front, locate, entry, tuple(numbers), call) for entry, call, numbers in groups.values()
-    ]
-    reached = {layer for injection in found if injection.effect is not Add for layer in injection.layers}
-    with_positions = [layer for layer in attention_layers if layer in reached]
-    first_attention = (with_positions or attention_layers or [None])[0]
-    return Stack(
-        path,
-        tuple(block.path for block in blocks),
-        front.classes[first.path],
-        len(blocks),
-        tuple(attention_layers),
-        tuple(found),
-        first_attention,
-    )
+            if key not in self._found:
+                self._found[key] = (self._injection(entry, call), [])
+            if block.number not in self._found[key][1]:
+                self._found[key][1].append(block.number)
+
+    def _injection(self, entry: Entry, call: AttentionCall | None) -> Injection:
+        return _injection(self._skeleton, self._front, self._locate, entry, call)
+
+    def stack(self) -> Stack:
+        """What was found, once the run is over."""
+        layers = tuple(range(len(self.blocks)))
+        found = [replace(injection, layers=layers) for injection in self._added]
+        found += [replace(injection, layers=tuple(numbers)) for injection, numbers in self._found.values()]
+        reached = {layer for _, numbers in self._found.values() for layer in numbers}
+        with_positions = [layer for layer in self._attention_layers if layer in reached]
+        return Stack(
+            self.blocks[0].stack,
+            tuple(block.path for block in self.blocks),
+            self._front.classes[self.blocks[0].path],
+            len(self.blocks),
+            tuple(self._attention_layers),
+            tuple(found),
+            (with_positions or self._attention_layers or [None])[0],
+        )
 
 
 def _injection(
@@ -145,7 +169,6 @@ def _injection(
     front: Front,
     locate: _Locations,
     entry: Entry,
-    layers: tuple[int, ...],
     call: AttentionCall | None,
 ) -> Injection:
     computed = entry.table is not None and skeleton.initial(entry.table) is not None
@@ -154,7 +177,7 @@ def _injection(
     n_rows, first_row = _table_rows(front, entry)
     return Injection(
         entry.kind,
-        layers,
+        (),
         None if computed else entry.table,
         computed,
         not computed and (entry.table is not None or _has_parameters(front, entry)),
@@ -251,16 +274,18 @@ def _outside(front: Front, op: Op) -> Op:
 
 
 class _Locations:
-    """Operation -> Locator, counted once for a whole tape."""
+    """Operation -> Locator, counted on as the tape grows."""
 
     def __init__(self, front: Front):
-        counts: Counter[tuple[str, str]] = Counter()
-        self._of: dict[int, Locator] = {}
-        for op in front.tape.ops:
-            self._of[op.index] = Locator(op.module, op.name, counts[op.module, op.name])
-            counts[op.module, op.name] += 1
+        self._ops = front.tape.ops
+        self._counts: Counter[tuple[str, str]] = Counter()
+        self._of: list[Locator] = []
 
     def __call__(self, op: Op) -> Locator:
+        for later in self._ops[len(self._of) : op.index + 1]:
+            place = (later.module, later.name)
+            self._of.append(Locator(*place, self._counts[place]))
+            self._counts[place] += 1
         return self._of[op.index]
 
 

@@ -231,9 +231,7 @@ def _product_behind(front: Front, softmax: Op) -> Op | None:
     if not isinstance(scores, Tensor) or scores.ndim < 3:
         return None
     queries = scores.shape[-2]
-    for op in reversed(tape.back(softmax)):
-        if op.index <= earlier:
-            break
+    for op in reversed(tape.back(softmax, since=earlier + 1)):
         if op.name not in PRODUCTS or not isinstance(op.out, Tensor) or op.out.ndim < 3:
             continue
         factors = [t for t in tensors_in((op.args, op.kwargs)) if t.is_floating_point()][-2:]

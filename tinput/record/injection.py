@@ -77,7 +77,7 @@ def in_attention(front: Front, call: AttentionCall) -> list[Entry]:
     for tensor in (query, key):
         maker = tape.last(tensor)
         if maker is not None:
-            inside.update({op.index: op for op in tape.back(maker) if op.index >= start})
+            inside.update({op.index: op for op in tape.back(maker, since=start)})
     found = _rotations(front, [inside[i] for i in sorted(inside)])
     if call.product is None:
         mask = _argument(call.op, 3, "attn_mask")
@@ -87,8 +87,8 @@ def in_attention(front: Front, call: AttentionCall) -> list[Entry]:
             found.append(Entry(Bias, (maker,), (call.op,), table_of(front, bare), (_root(front, bare),)))
         if maker is None or not maker.has(Flow.CONTENT):
             return found
-    for op in tape.back(call.op):
-        if op.index < start or op.index in inside or not op.has(Flow.CONTENT):
+    for op in tape.back(call.op, since=start):
+        if op.index in inside or not op.has(Flow.CONTENT):
             continue
         kind = None
         if op.name in SUMS or (op is call.product and op.name == "baddbmm"):

@@ -15,6 +15,7 @@ the outcome of a comparison is only a MASK (so a causal mask, made of positions,
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import IntFlag
@@ -109,7 +110,8 @@ class Op:
 
 @dataclass(slots=True)
 class _Made:
-    op: int  # the operation that made the tensor, -1 for one that was there before
+    tensor: weakref.ref  # an id may be used again once its tensor is gone
+    op: int  # the operation that made the tensor
     seen: int  # how many writes into its storage there were by then
 
 
@@ -135,7 +137,8 @@ class Tape(TorchFunctionMode):
         self._made: dict[int, _Made] = {}
         self._storages: dict[int, _Storage] = {}
         self._sources: dict[int, Flow] = {}
-        self._alive: list[Tensor] = []  # ids and storages stay unique while what they name is alive
+        self._alive: list[Tensor] = []  # an id names one tensor while that is alive; operations keep their own
+        self._released = False
 
     # --- what is there before the first operation
 
@@ -182,9 +185,12 @@ class Tape(TorchFunctionMode):
             writes=written,
         )
         self.ops.append(op)
+        if self._released:  # memory of what was let go is used again: its history ends with it
+            old = {_storage_key(tensor) for tensor in tensors}
+            for key in {_storage_key(result) for result in results} - old:
+                self._storages.pop(key, None)
         if written is not None:
             self._storage(written).writes.append(op.index)
-            self._alive.append(written)
         for result in results:
             self._note(result, op.index)
         if self.on_op is not None:
@@ -193,9 +199,8 @@ class Tape(TorchFunctionMode):
 
     def _note(self, tensor: Tensor, index: int) -> None:
         storage = self._storage(tensor)
-        self._made[id(tensor)] = _Made(index, len(storage.writes))
+        self._made[id(tensor)] = _Made(weakref.ref(tensor), index, len(storage.writes))
         storage.makers.append(index)
-        self._alive.append(tensor)
 
     def _storage(self, tensor: Tensor) -> _Storage:
         return self._storages.setdefault(_storage_key(tensor), _Storage())
@@ -204,13 +209,23 @@ class Tape(TorchFunctionMode):
         storage = self._storage(tensor)
         for index in (*storage.makers, *storage.writes):
             op = self.ops[index]
-            if op.saved is None:
+            if op.saved is None and op.out is not None:
                 op.saved = _cloned(op.out)
+
+    def release(self, start: int, stop: int) -> None:
+        """Lets go of the content among the operations from start to stop: what depends on what stays known.
+
+        For a run through a whole model, whose tensors together would fill the memory.
+        """
+        self._released = True
+        for op in self.ops[start:stop]:
+            if op.has(Flow.CONTENT):
+                op.args, op.kwargs, op.out, op.saved, op.writes = (), {}, None, None, None
 
     def makers(self, tensor: Tensor) -> tuple[int, ...]:
         """The operations behind a tensor as it is now: the one that made it, then the writes into its memory."""
         made = self._made.get(id(tensor))
-        if made is None:
+        if made is None or made.tensor() is not tensor:
             return ()
         return (made.op, *self._storage(tensor).writes[made.seen :])
 
@@ -247,13 +262,13 @@ class Tape(TorchFunctionMode):
         makers = self.makers(tensor)
         return self.ops[makers[-1]] if makers else None
 
-    def back(self, start: Op) -> list[Op]:
-        """Everything that `start` depends on, and itself, in order."""
+    def back(self, start: Op, since: int = 0) -> list[Op]:
+        """Everything that `start` depends on from operation `since` on, and itself, in order."""
         seen = {start.index}
         todo = [start.index]
         while todo:
             for index in self.ops[todo.pop()].inputs:
-                if index not in seen:
+                if index >= since and index not in seen:
                     seen.add(index)
                     todo.append(index)
         return [self.ops[index] for index in sorted(seen)]

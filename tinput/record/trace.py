@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,6 +35,8 @@ class LayerEffect:
 
     table: the parameter in which positions were looked up, or None; scheme: how the textbook calls it
     reason: why `effect` is None where it could not be recorded
+    positions: (seq,) int64, those that this effect is made of, or None where none are seen: MPNet's table counts past
+    pads, its bias does not
     """
 
     layers: tuple[int, ...]
@@ -41,6 +44,7 @@ class LayerEffect:
     scheme: str = ""
     table: str | None = None
     reason: str = ""
+    positions: Tensor | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,8 +203,9 @@ def record(
             "The block input has values that are not numbers: the checkpoint holds NaN, or a weight was missed."
         )
     attention, reason = _attention(front, stack, call, inside, wanted)
-    effects = _effects(front, stack, added, inside, call, attention, seq, name_scheme)
-    used = _positions(front, positions, added, inside, stack, seq)
+    effects = _effects(front, stack, added, inside, call, attention, positions, seq, name_scheme)
+    used = next((effect.positions for effect in effects if effect.positions is not None), None)
+    used = used if positions is None else positions.clone()
     return Recording(
         stack, used, stages_of(front, block), block_input.detach().clone(), effects, attention, reason, tuple(notes)
     )
@@ -245,14 +250,16 @@ def _effects(
     inside: list[Entry],
     call: AttentionCall | None,
     attention: Attention | None,
+    given: Tensor | None,
     seq: int,
     name_scheme: Any,
 ) -> tuple[LayerEffect, ...]:
     layer = call.block.number if call is not None and call.block is not None else None
     found = []
     adds = iter(added)
+    tables = _table_modules(front)
     for injection in stack.injections:
-        effect, reason = None, ""
+        effect, entry, reason = None, None, ""
         try:
             if injection.effect is Add:
                 entry = next(adds, None)
@@ -269,7 +276,9 @@ def _effects(
             reason = str(error)
         if effect is None and not reason:
             reason = f"made in layer {injection.layers[0]}, which the recording did not reach"
-        found.append(LayerEffect(injection.layers, effect, name_scheme(injection), injection.table, reason))
+        carrier = entry.carriers[0] if entry is not None else next(_found(front, injection), None)
+        used = None if carrier is None else _positions(front, carrier, tables, given, seq)
+        found.append(LayerEffect(injection.layers, effect, name_scheme(injection), injection.table, reason, used))
     if not found:
         layers = tuple(range(stack.n_layers))
         return (LayerEffect(layers, Nothing(), name_scheme(None)),)
@@ -326,23 +335,23 @@ def _angle(front: Front, cosine: Op, seq: int) -> Tensor | None:
     return None
 
 
-def _positions(
-    front: Front, given: Tensor | None, added: list[Entry], inside: list[Entry], stack: Stack, seq: int
-) -> Tensor | None:
+def _found(front: Front, injection: Injection) -> Iterator[Op]:
+    return (op for place in injection.carriers[:1] if (op := find(front, place)) is not None)
+
+
+def _positions(front: Front, carrier: Op, tables: set[str], given: Tensor | None, seq: int) -> Tensor | None:
     """The position ids behind what is injected: the last whole numbers, one a token, that the model itself made."""
-    if given is not None:
-        return given.clone()
-    carriers = [entry.carriers[0] for entry in (*added, *inside)]
-    for injection in stack.injections:
-        carriers += [op for place in injection.carriers[:1] if (op := find(front, place)) is not None]
-    tables = _table_modules(front)
-    for carrier in carriers:
-        whole = [op for op in front.tape.back(carrier) if op.position_only and _one_a_token(op.value, seq)]
-        outside = [op for op in whole if op.module not in tables]
-        if whole:  # a table that counts for itself: the count, before its offset
-            value = outside[-1].value if outside else whole[0].value
-            return value.reshape(seq).to(torch.int64).clone()
-    return None
+    whole = [op for op in front.tape.back(carrier) if op.position_only and _one_a_token(op.value, seq)]
+    outside = [op for op in whole if op.module not in tables]
+    if outside:
+        value = outside[-1].value
+    elif given is not None:
+        value = given
+    elif whole:  # a table that counts for itself: the count, before its offset
+        value = whole[0].value
+    else:
+        return None
+    return value.reshape(seq).to(torch.int64).clone()
 
 
 def _one_a_token(value: object, seq: int) -> bool:
