@@ -57,8 +57,8 @@ def tolerance(recorded: Tensor, positions: Tensor) -> float:
 
 def compare(found: Recording, seq: int, clues: Clues) -> tuple[tuple[Effect | None, ...] | None, str, Agreement]:
     """The textbook's effects (None where it has none), the reason if it has none at all, and the agreement."""
-    positions = found.positions if found.positions is not None else torch.arange(seq)
-    answers = [_answer(effect, found, positions, clues) for effect in found.effects]
+    count = torch.arange(seq)
+    answers = [_answer(e, found, count if e.positions is None else e.positions, clues) for e in found.effects]
     textbook = tuple(answer.effect for answer in answers)
     reasons = [answer.reason for answer in answers if answer.reason]
     if all(effect is None for effect in textbook):
@@ -120,7 +120,7 @@ def _given(layer: LayerEffect, found: Recording, clues: Clues) -> dict[str, Any]
         given["heads"], _, given["keys"] = layer.effect.scores.shape
     if found.attention is not None:
         past_only = found.attention.mask.window((0, 1), None, (1, 1 << 20)).values[0, 0]
-        given["stack"] = "decoder" if bool(torch.isinf(past_only[1:]).any()) else "encoder"
+        given["stack"] = "decoder" if bool(torch.isinf(past_only[1:2]).any()) else "encoder"
     return given
 
 

@@ -1,0 +1,164 @@
+"""Recorded against textbook: agreement where the configuration is right, and red where it is not."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+import torch
+
+from tests.oracle import STACKS, checkpoint, open_model, some_ids
+from tinput.agree import tolerance
+from tinput.open import Model
+from tinput.positions import SCHEMES
+
+NOTHING_TO_COMPARE = {"xlnet", "deberta-v2-relative", "mamba"}
+
+
+@pytest.mark.parametrize(("name", "stack"), [case for case in STACKS if case[0] not in NOTHING_TO_COMPARE])
+@pytest.mark.parametrize("length", [1, 40])
+def test_they_agree(name, stack, length):
+    trace = checkpoint(name).trace(some_ids(length), stack)
+    agreement = trace.agreement
+    assert agreement.ok is True, agreement.message
+    assert agreement.max_abs_diff <= agreement.tolerance
+    assert agreement.message.startswith("matches transformers")
+    assert f"max |Δ| = {agreement.max_abs_diff:.2g}" in agreement.message
+    assert len(trace.textbook) == len(trace.effects)
+    for mine, theirs in zip(trace.effects, trace.textbook, strict=True):
+        assert type(mine.effect) is type(theirs)
+
+
+@pytest.mark.parametrize(("name", "word"), [("xlnet", "content"), ("deberta-v2-relative", "content"), ("mamba", "no ")])
+def test_nothing_to_compare_is_neither_right_nor_wrong(name, word):
+    agreement = checkpoint(name).trace(some_ids(6)).agreement
+    assert (agreement.ok, agreement.max_abs_diff, agreement.tolerance) == (None, None, None)
+    assert word in agreement.message
+
+
+def test_falcons_rounding_is_explained():
+    trace = checkpoint("falcon-alibi").trace(some_ids(12))
+    assert trace.agreement.ok is True
+    assert "bfloat16" in trace.agreement.message
+
+
+@pytest.mark.parametrize(
+    ("name", "variant"), [("bloom", "by_key"), ("mpt", "by_last_key"), ("marian", "halves"), ("opt", "offset")]
+)
+def test_the_variant_is_named(name, variant):
+    assert variant in checkpoint(name).trace(some_ids(6)).agreement.message
+
+
+def test_tolerance():
+    """1e-6 of the largest recorded value, and a rounding of float32 for each position."""
+    assert tolerance(torch.tensor([0.5, -2.0]), torch.tensor([0, 1, 8])) == pytest.approx(2e-6 + 8 * 2**-23)
+    assert tolerance(torch.zeros(3), torch.tensor([0])) == 0.0
+    assert tolerance(torch.zeros(0), torch.zeros(0)) == 0.0
+    far = checkpoint("llama", max_position_embeddings=131072).trace([5, 6], positions=[0, 131071]).agreement
+    assert far.tolerance == pytest.approx(1e-6 + 131071 * 2**-23, rel=1e-3)
+    assert far.ok is True
+
+
+# --- a formula given wrong numbers is found out
+
+
+def told(monkeypatch, **changes: Any) -> None:
+    """From now on the textbook is told another configuration than the model has."""
+    clues = Model._clues
+
+    def other(self, *args):
+        true = clues(self, *args)
+        return dataclasses.replace(true, config={**true.config, **changes})
+
+    monkeypatch.setattr(Model, "_clues", other)
+
+
+def rope(theta: float = 1e4, **more: Any) -> dict[str, Any]:
+    return {"rope_parameters": {"rope_type": "default", "rope_theta": theta, **more}}
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("llama", rope(10_001.0)),
+        ("llama", rope(500_000.0)),
+        ("llama", rope(rope_type="linear", factor=2.0)),
+        ("llama", rope(partial_rotary_factor=0.5)),
+        ("gpt_neox", rope(partial_rotary_factor=0.5)),
+        ("gpt_neox", rope(partial_rotary_factor=1.0)),
+        ("gptj", {"rotary_dim": 4}),
+        ("gemma3_text", {"layer_types": ["full_attention", "sliding_attention"]}),
+        ("deepseek_v3", {"qk_rope_head_dim": 16}),
+        ("opt", {"max_position_embeddings": 127}),
+        ("bart", {"max_position_embeddings": 129}),
+        ("mpt", {"attn_config": {"alibi_bias_max": 9}}),
+        ("t5", {"relative_attention_max_distance": 64}),
+        ("t5", {"relative_attention_num_buckets": 16}),
+    ],
+)
+def test_a_wrong_configuration_is_red(name, changes, monkeypatch):
+    made = checkpoint(name)
+    assert made.trace(some_ids(40)).agreement.ok is True
+    told(monkeypatch, **changes)
+    agreement = made.trace(some_ids(40)).agreement
+    assert agreement.ok is False
+    assert agreement.max_abs_diff > agreement.tolerance
+    assert agreement.message.startswith("differs from transformers")
+
+
+def test_a_small_error_in_a_formula_is_red(monkeypatch):
+    """One part in 10,000 of what is added: more than rounding, less than the eye sees."""
+    for name in ("marian", "bloom", "distilbert-sinusoidal", "t5", "bert", "llama"):
+        made = checkpoint(name)
+        scheme = SCHEMES[made.model.scheme]
+        predict = scheme.predict
+
+        def off(*args, predict=predict, **kwargs):
+            effect = predict(*args, **kwargs)
+            shifted = {
+                key: value * 1.0001
+                for key, value in vars(effect).items()
+                if isinstance(value, torch.Tensor) and key != "angles"
+            }
+            return dataclasses.replace(effect, **shifted)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(scheme, "predict", off)
+            assert made.trace(some_ids(20)).agreement.ok is False, name
+        assert made.trace(some_ids(20)).agreement.ok is True
+
+
+def test_one_wrong_effect_of_two_is_red(monkeypatch):
+    """Gemma 3's local theta right, its global one wrong."""
+    made = checkpoint("gemma3_text")
+    right = made.full.config.to_dict()["rope_parameters"]
+    wrong = {**right, "full_attention": {**right["full_attention"], "rope_theta": 999_000.0}}
+    told(monkeypatch, rope_parameters=wrong)
+    assert made.trace(some_ids(40)).agreement.ok is False
+
+
+def test_a_scheme_without_a_formula_is_said_to_be_so(monkeypatch):
+    made = checkpoint("bloom")
+
+    def refuse(*_, **__):
+        raise ValueError("the configuration does not say how many heads it has")
+
+    monkeypatch.setattr(SCHEMES["alibi"], "predict", refuse)
+    trace = made.trace(some_ids(6))
+    assert trace.agreement.ok is None
+    assert trace.textbook is None
+    assert "how many heads" in trace.textbook_reason
+    assert "how many heads" in trace.agreement.message
+
+
+def test_the_bundled_models_prove_nothing():
+    """Both sides are tinput's own code there, and the badge says so."""
+    from tinput import twins
+
+    for name in twins.NAMES:
+        trace = open_model(name).trace("the cat sat")
+        assert trace.agreement.ok is None
+        own = "own code" if trace.scheme != "none" else "no position"
+        assert own in trace.agreement.message
+        assert trace.scheme == name.removeprefix("tinput/")
