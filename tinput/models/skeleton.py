@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import copy
 import inspect
+import math
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -36,6 +37,7 @@ LOCK = threading.RLock()
 # A placeholder this small is filled in rather than worked around when no weight is read.
 _SMALL = 1 << 14
 _HUGE = 1 << 19
+_POOL = 1 << 17
 _DICTS = (dict, OrderedDict)
 _LOOKUPS = frozenset(["embedding", "index_select"])
 
@@ -145,7 +147,8 @@ class Placeholders:
         self._skeleton = skeleton
         self._read = read
         self._loaded: dict[int, Tensor] = {}
-        self._random = torch.Generator().manual_seed(0)
+        self._pool: Tensor | None = None
+        self._drawn = 0
         self.names: dict[int, str] = {}
         self.touched: set[str] = set()
         self._kept: list[Tensor] = []
@@ -188,7 +191,7 @@ class Placeholders:
 
     def _values(self, name: str, tensor: Tensor) -> Tensor:
         if not self._read:
-            return (torch.randn(tensor.shape, generator=self._random) * 0.5).to(tensor.dtype)
+            return self._numbers(tensor.shape).to(tensor.dtype)
         weights = self._skeleton.weights
         assert weights is not None
         if not weights.has(name) and (initial := self._skeleton.initial(name)) is not None:
@@ -214,7 +217,7 @@ class Placeholders:
     def _rows(self, name: str, table: Tensor, index: Tensor) -> Tensor:
         shape = (*index.shape, *table.shape[1:])
         if not self._read:
-            return (torch.randn(shape, generator=self._random) * 0.5).to(table.dtype)
+            return self._numbers(shape).to(table.dtype)
         self.touched.add(name)
         weights = self._skeleton.weights
         assert weights is not None
@@ -245,7 +248,17 @@ class Placeholders:
             return torch.zeros(tensor.shape, dtype=tensor.dtype)
         if tensor.numel() > _HUGE:  # logits: nobody looks, and memory that is not written costs nothing
             return torch.empty(tensor.shape, dtype=tensor.dtype)
-        return (torch.randn(tensor.shape, generator=self._random) * 0.5).to(tensor.dtype)
+        return self._numbers(tensor.shape).to(tensor.dtype)
+
+    def _numbers(self, shape: Sequence[int]) -> Tensor:
+        """Made-up numbers, each call's others than the last's: windows of one pool, which is quicker than drawing."""
+        if self._pool is None:
+            self._pool = torch.randn(_POOL, generator=torch.Generator().manual_seed(0)) * 0.5
+        size = math.prod(shape)
+        self._drawn = (self._drawn + 7919) % _POOL
+        if size <= _POOL - self._drawn:
+            return self._pool[self._drawn : self._drawn + size].clone().view(shape)
+        return self._pool.repeat(-(-size // _POOL))[:size].view(shape)
 
     def _hollow_like(self, tensor: Tensor) -> Tensor:
         made = _hollow(tensor.shape, tensor.dtype)

@@ -7,8 +7,9 @@ scores that a product of two content tensors made.
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -104,7 +105,7 @@ def run(
         tape.on_op = functools.partial(_on_op, front, finish)
         _watch(model, front, finish)
         try:
-            with torch.no_grad(), tape:
+            with torch.no_grad(), contextlib.nullcontext() if read else _one_thread(), tape:
                 model(**inputs)
         except Stop:
             pass
@@ -115,6 +116,17 @@ def run(
                 raise _explained(error, ids) from error
             front.error = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0][:200]}"
         return front
+
+
+@contextlib.contextmanager
+def _one_thread() -> Iterator[None]:
+    """A survey's tensors are so small that a second thread costs more than it saves, most of all on a busy server."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def _inputs(skeleton: Skeleton, ids: Tensor, positions: Tensor | None, decoder: bool) -> dict[str, Any]:
