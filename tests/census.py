@@ -78,7 +78,7 @@ NOT_MATCHED = {
     "inkling2_loop_text": "no formula yet",
     "inkling2_text": "no formula yet",
     "inkling_text": "no formula yet",
-    "longformer": "differs from transformers (offset)",  # padded to its window
+    "longformer": "differs from transformers",  # padded to its window
     "longt5": "the recording did not reach",
     "reformer": "differs from transformers",  # a learned table in two factors
     "xlnet": "no formula yet",

@@ -86,7 +86,8 @@ def _answer(layer: LayerEffect, found: Recording, positions: Tensor, clues: Clue
     if isinstance(layer.effect, Nothing):
         return _Answer(layer.effect)
     best, refused = None, getattr(scheme, "REASON", "")
-    for variant in scheme.variants(clues.config):
+    variants = scheme.variants(clues.config)
+    for variant in variants:
         try:
             effect = scheme.predict(clues.config, positions, variant=variant, **_given(layer, found, clues))
         except ValueError as error:
@@ -98,7 +99,8 @@ def _answer(layer: LayerEffect, found: Recording, positions: Tensor, clues: Clue
         if reason:
             refused = reason
         if best is None or difference < best.difference:
-            best = _Answer(effect, difference, allowed, variant, reason)
+            named = "" if variant == variants[0] else variant  # the usual one goes without saying
+            best = _Answer(effect, difference, allowed, named, reason)
     return best or _Answer(None, reason=refused)
 
 
