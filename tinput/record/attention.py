@@ -203,7 +203,9 @@ def position_share(
     if not at:
         return None
     if call.product is None:  # a fused kernel is given them with the mask
-        given = as_scores(_given_mask(call), *shape)
+        given = _given_mask(call)
+        assert given is not None  # it is where the entry was found
+        given = as_scores(given, *shape)
         return given.masked_fill(given <= MASKED, 0.0)
     n_key = shape[-1]
     scores = _softmax_input(front, call)

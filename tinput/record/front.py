@@ -139,7 +139,8 @@ def _inputs(skeleton: Skeleton, ids: Tensor, positions: Tensor | None, decoder: 
         if decoder and "encoder_outputs" in accepted:  # what a decoder's first block is given does not depend on them
             from transformers.modeling_outputs import BaseModelOutput
 
-            width = skeleton.model.get_input_embeddings().weight.shape[-1]
+            table: Any = skeleton.model.get_input_embeddings()
+            width = table.weight.shape[-1]
             inputs["encoder_outputs"] = BaseModelOutput(last_hidden_state=torch.zeros(*ids.shape, width))
     if positions is not None:
         name = "decoder_position_ids" if decoder and "decoder_position_ids" in accepted else "position_ids"

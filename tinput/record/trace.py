@@ -355,8 +355,9 @@ def _positions(front: Front, carrier: Op, tables: set[str], given: Tensor | None
 
 
 def _one_a_token(value: object, seq: int) -> bool:
-    whole = isinstance(value, Tensor) and value.dtype in (torch.int64, torch.int32)
-    return whole and value.numel() == seq and value.ndim > 0
+    if not isinstance(value, Tensor) or value.dtype not in (torch.int64, torch.int32):
+        return False
+    return value.numel() == seq and value.ndim > 0
 
 
 def _table_modules(front: Front) -> set[str]:
