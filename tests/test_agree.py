@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from tests import tiny
 from tests.oracle import STACKS, checkpoint, open_model, some_ids
 from tinput.agree import tolerance
 from tinput.open import Model
@@ -58,9 +59,27 @@ def test_tolerance():
     assert tolerance(torch.tensor([0.5, -2.0]), torch.tensor([0, 1, 8])) == pytest.approx(2e-6 + 8 * 2**-23)
     assert tolerance(torch.zeros(3), torch.tensor([0])) == 0.0
     assert tolerance(torch.zeros(0), torch.zeros(0)) == 0.0
+    rounded = torch.tensor([0.5, -2.0]).bfloat16()
+    assert tolerance(rounded, torch.tensor([8])) == pytest.approx(2e-6 + 8 * 2**-23 + 2.0 * 2**-8)  # half a step of it
     far = checkpoint("llama", max_position_embeddings=131072).trace([5, 6], positions=[0, 131071]).agreement
     assert far.tolerance == pytest.approx(1e-6 + 131071 * 2**-23, rel=1e-3)
     assert far.ok is True
+
+
+@pytest.mark.parametrize("name", ["llama", "gemma3_text", "gptj", "gpt_oss", "marian", "bloom", "t5", "bert", "falcon"])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_they_agree_in_lower_precision(name, dtype, tmp_path, monkeypatch):
+    """Computed in float32 and cast last: off by half a step of the dtype at most, which is still far from wrong."""
+    made: Any = tiny.build(name)
+    made.to(getattr(torch, dtype)).save_pretrained(tmp_path)
+    model = open_model(tmp_path)
+    trace = model.trace(ids=some_ids(40), dtype="checkpoint")
+    assert trace.dtype == dtype
+    assert trace.agreement.ok is True, trace.agreement.message
+    assert model.trace(ids=some_ids(40)).agreement.ok is True
+    if name == "llama":
+        told(monkeypatch, **rope(11_000.0))
+        assert model.trace(ids=some_ids(40), dtype="checkpoint").agreement.ok is False
 
 
 # --- a formula given wrong numbers is found out

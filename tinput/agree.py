@@ -1,7 +1,8 @@
 """Recorded against textbook: the same tensors by two ways, and how far they are apart.
 
 How near is near enough: two correct float32 computations of cos(p f) part company as p grows, so cos, sin, vectors and
-biases agree when max |difference| <= 1e-6 * max |recorded| + max(position) * 2^-23.
+biases agree when max |difference| <= 1e-6 * max |recorded| + max(position) * 2^-23. What a model rounds to bfloat16 or
+float16 as the last step may be half a step of that dtype off besides.
 """
 
 from __future__ import annotations
@@ -49,10 +50,14 @@ class Clues:
 
 
 def tolerance(recorded: Tensor, positions: Tensor) -> float:
-    """What two correct float32 computations may differ by. recorded: any shape; positions: (seq,)"""
+    """What two correct float32 computations may differ by. recorded: any shape, in the model's dtype; positions: (seq,)
+
+    Lower precision adds its rounding: the same computation, cast last.
+    """
     size = float(recorded.abs().max()) if recorded.numel() else 0.0
     farthest = float(positions.abs().max()) if positions.numel() else 0.0
-    return 1e-6 * size + farthest * 2.0**-23
+    step = torch.finfo(recorded.dtype).eps if recorded.is_floating_point() and recorded.itemsize < 4 else 0.0
+    return 1e-6 * size + farthest * 2.0**-23 + step / 2 * size
 
 
 def compare(found: Recording, seq: int, clues: Clues) -> tuple[tuple[Effect | None, ...] | None, str, Agreement]:
@@ -153,7 +158,7 @@ def _difference(recorded: Effect, textbook: Effect, positions: Tensor) -> tuple[
         mine, theirs = next((mine, theirs) for mine, theirs in sides if mine.shape != theirs.shape)
         return float("inf"), 0.0, f"the model's has shape {tuple(mine.shape)}, the formula's {tuple(theirs.shape)}"
     difference = max(float((mine.float() - theirs.float()).abs().max()) for mine, theirs in sides)
-    return difference, max(tolerance(mine.float(), positions) for mine, _ in sides), ""
+    return difference, max(tolerance(mine, positions) for mine, _ in sides), ""
 
 
 def _agreement(answers: list[_Answer], own: bool) -> Agreement:
