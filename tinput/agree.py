@@ -103,7 +103,7 @@ def _answer(layer: LayerEffect, found: Recording, positions: Tensor, clues: Clue
         difference, allowed, reason = _difference(layer.effect, effect, positions)
         if reason:
             refused = reason
-        if best is None or difference < best.difference:
+        if best is None or difference < (best.difference or 0.0):
             named = "" if variant == variants[0] else variant  # the usual one goes without saying
             best = _Answer(effect, difference, allowed, named, reason)
     return best or _Answer(None, reason=refused)
