@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import torch
+import transformers
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM, AutoModelForSeq2SeqLM
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
@@ -210,6 +211,46 @@ def test_partial_rotation_in_two_spellings():
     assert torch.equal(old.effect.angles, neox.effect.angles)
     for trace in (gptj, neox, old):
         assert trace.agreement.ok is True
+
+
+def other(folder: Path, kind: str, class_name: str, **config: Any) -> Checkpoint:
+    """A tiny checkpoint of a class that is not among the tiny models."""
+    torch.manual_seed(0)
+    built: Any = getattr(transformers, class_name)(CONFIG_MAPPING[kind](**tiny.SMALL | config))
+    built.save_pretrained(folder)
+    return Checkpoint(kind, folder, type(built).from_pretrained(folder).eval(), {"decoder": "model.layers.0"})
+
+
+def test_the_two_spellings_of_the_published_models(tmp_path):
+    """cases.md 7: rotary_dim=64 of a 128-wide head is 32 frequencies; rotary_pct=.5 of an 8-wide one is 1, .01."""
+    sizes = {"head_dim": 128, "num_key_value_heads": 2, "num_local_experts": 2, "num_experts_per_tok": 2}
+    sizes |= {"bos_token_id": 1, "eos_token_id": 2}
+    made = other(tmp_path / "minimax", "minimax_m2", "MiniMaxM2ForCausalLM", rotary_dim=64, **sizes)
+    trace, seen = made.trace(some_ids(6)), made.run(some_ids(6))
+    assert trace.effect.angles.shape == (6, 32)
+    assert torch.equal(trace.attention.q, seen.fused[0].query[0])
+    assert torch.equal(trace.attention.q[..., 64:], trace.attention.q_before[..., 64:])
+    assert trace.agreement.ok is True
+
+    sizes = {"hidden_size": 32, "bos_token_id": 1, "eos_token_id": 2}
+    made = other(tmp_path / "neox", "gpt_neox_japanese", "GPTNeoXJapaneseForCausalLM", rotary_pct=0.5, **sizes)
+    trace = made.trace(some_ids(6))
+    assert torch.allclose(trace.effect.angles[1], torch.tensor([1.0, 0.01]))
+    assert trace.effect.rotary_dim == 4
+    assert trace.agreement.ok is True
+
+
+def test_llama_4s_layers_without_rotation(tmp_path):
+    """cases.md 9, the other model that spells it so; its pairs lie side by side, as complex numbers."""
+    sizes = {"num_hidden_layers": 8, "num_key_value_heads": 2, "head_dim": 16, "intermediate_size_mlp": 96}
+    sizes |= {"num_local_experts": 2, "attention_chunk_size": 8, "num_experts_per_tok": 1}
+    made = other(tmp_path, "llama4_text", "Llama4ForCausalLM", **sizes)
+    assert made.model.layer_schemes == ("rope", "rope", "rope", "none", "rope", "rope", "rope", "none")
+    trace, seen = made.trace(some_ids(6)), made.run(some_ids(6))
+    assert trace.effect.layout == "interleaved"
+    assert torch.equal(trace.attention.q, seen.fused[0].query[0])
+    assert torch.equal(trace.block_input, seen.block_input[0])
+    assert trace.agreement.ok is True
 
 
 @pytest.mark.parametrize(

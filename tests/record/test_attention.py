@@ -96,6 +96,70 @@ def test_a_sink_takes_part_of_every_row():
     assert (rows > 0).all()
 
 
+# What else the classes can be told: each changes what is computed on the way to q, k or the scores.
+OPTIONS: list[tuple[str, dict[str, Any]]] = [
+    ("opt", {"do_layer_norm_before": False}),
+    ("gpt2", {"scale_attn_by_inverse_layer_idx": True, "reorder_and_upcast_attn": True}),
+    ("gpt2", {"scale_attn_weights": False}),
+    ("falcon", {"multi_query": False}),
+    ("falcon", {"new_decoder_architecture": True, "num_kv_heads": 2}),
+    ("falcon-alibi", {"new_decoder_architecture": True, "num_kv_heads": 2}),
+    ("gpt_neox", {"rotary_pct": 1.0, "use_parallel_residual": False}),
+    ("t5", {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}),
+    ("t5", {"num_heads": 11, "d_kv": 11}),  # as many heads as the survey has tokens
+    ("marian", {"share_encoder_decoder_embeddings": False, "scale_embedding": False}),
+    ("bart", {"scale_embedding": True}),
+    ("llama", {"attention_bias": True, "head_dim": 32}),
+    ("llama", {"hidden_size": 44, "num_attention_heads": 11, "num_key_value_heads": 11, "head_dim": 4}),
+    ("qwen2", {"use_sliding_window": True, "sliding_window": 4, "max_window_layers": 0}),
+    ("deepseek_v3", {"q_lora_rank": None, "rope_interleave": False}),
+    ("albert", {"num_hidden_groups": 2, "inner_group_num": 2}),
+    ("gemma3_text", {"attn_logit_softcapping": 5.0}),
+    ("gemma3_text", {"use_bidirectional_attention": True}),
+    ("smollm3", {"no_rope_layers": [0, 0]}),
+    ("bert", {"hidden_size": 44, "num_attention_heads": 11}),
+]
+
+
+@pytest.mark.parametrize(("name", "changes"), OPTIONS)
+@pytest.mark.parametrize("length", [1, 11, 30])
+def test_options_of_the_classes(name, changes, length):
+    made, ids = checkpoint(name, **changes), some_ids(length)
+    for stack in made.first_block:
+        trace, call = made.trace(ids, stack), first_fused(made, ids, stack)
+        assert torch.equal(trace.block_input, made.run(ids, stack).block_input[0])
+        assert torch.equal(trace.attention.q, call.query[0])
+        weights = trace.attention.weights.tensor()
+        value = call.value[0].repeat_interleave(len(weights) // call.value.shape[1], dim=0)
+        assert torch.allclose(weights @ value, call.out[0], atol=1e-5)
+        assert trace.agreement.ok is (None if trace.scheme == "none" else True), trace.agreement.message
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("xlnet", {"clamp_len": 4}),
+        ("xlnet", {"attn_type": "uni", "untie_r": False}),
+        ("deberta-v2-relative", {"pos_att_type": ["c2p"]}),
+        ("deberta-v2-relative", {"pos_att_type": ["p2c"], "share_att_key": False}),
+        ("deberta-v2-relative", {"position_biased_input": True, "conv_kernel_size": 3}),
+        ("deberta-v2-relative", {"position_buckets": -1}),
+        ("bloom", {"n_head": 11, "hidden_size": 44}),
+        ("mpt", {"attn_config": {"softmax_scale": 0.3, "clip_qkv": 0.5}}),
+        ("mpt", {"attn_config": {"alibi": False}}),  # which the class ignores
+    ],
+)
+def test_options_of_the_eager_classes(name, changes):
+    made, ids = checkpoint(name, **changes), some_ids(12)
+    stack = next(iter(made.first_block))
+    trace = made.trace(ids)
+    attention = trace.attention
+    logits = attention.scores.tensor() + attention.bias.tensor() + attention.mask.tensor()
+    assert torch.allclose(logits.softmax(-1), eager_weights(made, ids, stack), atol=1e-5)
+    assert attention.weights_source == "recorded"
+    assert trace.agreement.ok in (True, None)
+
+
 # --- masks
 
 NOT_CAUSAL = {"bert", "roberta", "albert", "distilbert", "distilbert-sinusoidal", "deberta-v2", "deberta-v2-relative"}
