@@ -243,7 +243,8 @@ class Model:
         where = self.stack(stack)
         skeleton = self._skeleton(self._dtype(dtype))
         try:
-            found = record(skeleton, self.anatomy, where, numbers, chosen, scheme_of)
+            with torch.autocast("cpu", enabled=False):  # whatever the caller's code runs in
+                found = record(skeleton, self.anatomy, where, numbers, chosen, scheme_of)
         except (BadIds, NotRecorded) as error:
             usable = _usable(where)
             if usable is not None and chosen is None and len(numbers) > usable:

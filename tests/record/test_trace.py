@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
 import math
@@ -209,6 +210,29 @@ def test_nothing_stays_hooked():
     assert torch.equal(other.run(some_ids(8)).result.logits, before)
     fresh = tiny.build("llama")
     assert not fresh.get_input_embeddings().weight.is_meta
+
+
+def test_the_callers_modes_change_nothing():
+    """In autocast, in inference mode, with another default dtype: a notebook may be in any of them."""
+    made = checkpoint("llama")
+    plain = made.trace(some_ids(8))
+
+    def in_float64():
+        stack = contextlib.ExitStack()
+        stack.callback(torch.set_default_dtype, torch.get_default_dtype())
+        torch.set_default_dtype(torch.float64)
+        return stack
+
+    for mode in (
+        lambda: torch.autocast("cpu", dtype=torch.bfloat16),
+        torch.inference_mode,
+        torch.enable_grad,
+        in_float64,
+    ):
+        with mode():
+            trace = open_model(made.folder).trace(ids=some_ids(8))
+        assert _equal(trace, plain)
+        assert not trace.block_input.requires_grad
 
 
 def test_the_random_state_is_left_as_it_was():

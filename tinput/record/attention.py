@@ -191,7 +191,7 @@ def _bias(front: Front, call: AttentionCall, entries: list[Entry], shape: tuple[
     if share is not None:
         parts.append(share)
     if not parts:
-        return Field.of(torch.zeros(()).expand(shape))
+        return Field.of(torch.zeros((), dtype=torch.float32).expand(shape))
     return Field.of(parts[0] if len(parts) == 1 else sum(parts[1:], parts[0]))
 
 
@@ -214,7 +214,7 @@ def position_share(
     except CannotReplay:
         return None
     share = as_scores((scores.value - without)[..., :n_key], *shape)
-    return torch.where(as_scores(scores.value[..., :n_key], *shape) <= MASKED, torch.zeros(()), share)
+    return torch.where(as_scores(scores.value[..., :n_key], *shape) <= MASKED, torch.zeros_like(share), share)
 
 
 def _given_mask(call: AttentionCall) -> Tensor | None:
@@ -247,9 +247,9 @@ def _mask(call: AttentionCall, scores: Field, bias: Field) -> Field:
 
 def _infinite(hidden: Callable[[Tensor, Tensor], Tensor] | None, rows: Tensor, columns: Tensor) -> Tensor:
     if hidden is None:
-        return torch.zeros(len(rows), len(columns))
+        return torch.zeros(len(rows), len(columns), dtype=torch.float32)
     where = hidden(rows, columns)
-    return torch.zeros(where.shape).masked_fill_(where, -math.inf)
+    return torch.zeros(where.shape, dtype=torch.float32).masked_fill_(where, -math.inf)
 
 
 def _scores(q: Tensor, k: Tensor, scale: float) -> Field:

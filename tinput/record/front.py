@@ -105,7 +105,8 @@ def run(
         tape.on_op = functools.partial(_on_op, front, finish)
         _watch(model, front, finish)
         try:
-            with torch.no_grad(), contextlib.nullcontext() if read else _one_thread(), tape:
+            thread = contextlib.nullcontext() if read else _one_thread()
+            with torch.no_grad(), torch.autocast("cpu", enabled=False), thread, tape:
                 model(**inputs)
         except Stop:
             pass
