@@ -240,6 +240,15 @@ def test_the_two_spellings_of_the_published_models(tmp_path):
     assert trace.agreement.ok is True
 
 
+def test_a_rotation_the_other_way_round_is_said(tmp_path):
+    """NanoChat's sine has the other sign; the angles are the same."""
+    sizes = {"num_key_value_heads": 2, "bos_token_id": 1, "eos_token_id": 2}
+    trace = other(tmp_path, "nanochat", "NanoChatForCausalLM", **sizes).trace(some_ids(6))
+    assert any("minus the angle" in note for note in trace.notes)
+    assert trace.agreement.ok is True
+    assert checkpoint("llama").trace(some_ids(6)).notes == ()
+
+
 def test_llama_4s_layers_without_rotation(tmp_path):
     """cases.md 9, the other model that spells it so; its pairs lie side by side, as complex numbers."""
     sizes = {"num_hidden_layers": 8, "num_key_value_heads": 2, "head_dim": 16, "intermediate_size_mlp": 96}

@@ -198,6 +198,11 @@ def record(
     block_input, note = sequence_first(block.input, seq)
     if note:
         notes.append(f"Block input: {note}.")
+    for injection in stack.injections:
+        if injection.effect is Rotate and injection.fit is None:
+            notes.append("How the rotation pairs dimensions was not found; it is shown as halves.")
+        elif injection.fit is not None and injection.fit.sign < 0:
+            notes.append("Each pair turns the other way round: by minus the angle.")
     if torch.isnan(block_input).any():
         raise NotRecorded(
             "The block input has values that are not numbers: the checkpoint holds NaN, or a weight was missed."
