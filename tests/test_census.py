@@ -42,7 +42,7 @@ def test_how_many_are_found():
     assert len(census.UNREACHED) == 3
     first = Counter(stacks[0].split(" ")[0] for kind in census.TYPES if (stacks := census.expected(kind)))
     assert first == {
-        "rope": 158, "learned": 56, "sinusoidal": 11, "none": 10, "relative_bias": 8, "relative": 5, "alibi": 2
+        "rope": 158, "learned": 57, "sinusoidal": 10, "none": 10, "relative_bias": 8, "relative": 5, "alibi": 2
     }  # fmt: skip
     assert len(census.UNFINISHED) == 6
     assert len(census.UNPAIRED) == 1
@@ -51,6 +51,6 @@ def test_how_many_are_found():
 def test_how_many_are_recorded():
     """Pinned: these numbers may only fall."""
     assert len(census.NOT_EXACT) == 5
-    assert len(census.NOT_MATCHED) == 17
+    assert len(census.NOT_MATCHED) == 15
     assert len(census.NO_ATTENTION) == 18
     assert {*census.NOT_EXACT, *census.NOT_MATCHED, *census.NO_ATTENTION} <= set(census.TYPES)

@@ -112,6 +112,7 @@ def _answer(layer: LayerEffect, found: Recording, positions: Tensor, clues: Clue
 def _given(layer: LayerEffect, found: Recording, clues: Clues) -> dict[str, Any]:
     """What the recording knows and the configuration may not say: sizes, the table, the direction."""
     given: dict[str, Any] = {}
+    given["layer"] = layer.layers[0] if layer.layers else None
     types = clues.config.get("layer_types")
     if isinstance(types, (list, tuple)) and layer.layers and layer.layers[0] < len(types):
         given["layer_type"] = types[layer.layers[0]]

@@ -427,15 +427,22 @@ def predict(
     *,
     variant: str = "",  # noqa: ARG001
     layer_type: str | None = None,
+    layer: int | None = None,
     layout: str = "half",
     **_: Any,
 ) -> Rotate | Nothing:
     """The rotation of some positions: `Rotate`, or `Nothing` where layers of this type do not rotate.
 
     positions: (seq,) int64; on a text the three positions of a multimodal rotation are equal, so one is enough
+    layer: its number, where the configuration names a theta for each
     layout: "half" or "interleaved", for the record; the angles do not depend on it
     Raises ValueError as `frequencies` does. Source: Su et al. 2021, equations 14 and 15.
     """
+    thetas = config.get("layer_rope_theta")
+    if layer is not None and isinstance(thetas, (list, tuple)):  # Granite with sliding windows: a theta a layer, or 0
+        if not thetas[layer]:
+            return Nothing()
+        config = {**config, "rope_parameters": {**(config.get("rope_parameters") or {}), "rope_theta": thetas[layer]}}
     p = parse(config, layer_type)
     if p is None:
         return Nothing()

@@ -138,7 +138,7 @@ def _choices(config: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Each variant's name, and what `table` is given for it."""
     pad = pick(config, "pad_token_id")
     pads = [] if pad is None else [int(pad)]
-    offsets = sorted({0, 2, *(p + 1 for p in pads)})
+    offsets = sorted({0, 2, *pads, *(p + 1 for p in pads)})  # FSMT counts from 1 and adds the pad's id
     out: dict[str, dict[str, Any]] = {}
     for layout in LAYOUTS:
         for offset in offsets:

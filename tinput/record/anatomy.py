@@ -250,7 +250,7 @@ def _bend(entry: Entry) -> float | None:
 
 
 def _has_parameters(front: Front, entry: Entry) -> bool:
-    behind = [op for op in front.tape.back(entry.carriers[0]) if op.position_only]
+    behind = front.tape.back(entry.carriers[0])
     return any(front.placeholders.name_of(t) for op in behind for t in tensors_in((op.args, op.kwargs)))
 
 

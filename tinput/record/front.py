@@ -60,6 +60,7 @@ class Front:
     classes: dict[str, str] = field(default_factory=dict)  # module path -> class name
     leaves: set[str] = field(default_factory=set)  # paths of modules without children
     error: str = ""  # why the run ended early, when it did so by itself
+    refused: TinputError | None = None  # the same, when it was for want of a tensor
 
     @property
     def stacks(self) -> list[str]:
@@ -110,8 +111,10 @@ def run(
                 model(**inputs)
         except Stop:
             pass
-        except TinputError:
-            raise
+        except TinputError as error:  # a tensor that cannot be had: what came before it still shows
+            if not front.blocks or not read:
+                raise
+            front.refused, front.error = error, str(error)
         except Exception as error:  # a model's code raises anything
             if not front.blocks and read:
                 raise _explained(error, ids) from error
@@ -245,7 +248,8 @@ def _product_behind(front: Front, softmax: Op) -> Op | None:
     if not isinstance(scores, Tensor) or scores.ndim < 3:
         return None
     queries = scores.shape[-2]
-    for op in reversed(tape.back(softmax, since=earlier + 1)):
+    block = front.block_at(softmax.index)  # scores and weights are of one block
+    for op in reversed(tape.back(softmax, since=max(earlier + 1, block.start if block else 0))):
         if op.name not in PRODUCTS or not isinstance(op.out, Tensor) or op.out.ndim < 3:
             continue
         factors = [t for t in tensors_in((op.args, op.kwargs)) if t.is_floating_point()][-2:]

@@ -189,7 +189,9 @@ def record(
     )
     blocks = [block for block in front.blocks if block.stack == stack.path]
     if not blocks:
-        raise NotRecorded(f"The forward pass did not reach a first block ({front.error or 'none was entered'}).")
+        raise front.refused or NotRecorded(
+            f"The forward pass did not reach a first block ({front.error or 'none was entered'})."
+        )
     block, seq = blocks[0], len(ids)
     call = _call(front, stack, wanted)
     added = before_block(front, block)
@@ -241,7 +243,7 @@ def _attention(
         return None, f"none of the {stack.n_layers} layers has attention of the usual kind, a softmax over q k"
     if call is None:
         why = front.error or f"the first with positions is layer {wanted}, which needs all layers before it"
-        return None, f"the attention layer was not reached: {why}"
+        return None, f"the attention layer was not reached: {why.rstrip('.')}"
     try:
         return attention_of(front, call, inside), ""
     except ValueError as error:
@@ -280,7 +282,8 @@ def _effects(
         except ValueError as error:
             reason = str(error)
         if effect is None and not reason:
-            reason = f"made in layer {injection.layers[0]}, which the recording did not reach"
+            reason = f"made in layer {injection.layers[0]}, which the recording did not get through"
+            reason += f": {front.error.rstrip('.')}" if front.error else ""
         carrier = entry.carriers[0] if entry is not None else next(_found(front, injection), None)
         used = None if carrier is None else _positions(front, carrier, tables, given, seq)
         found.append(LayerEffect(injection.layers, effect, name_scheme(injection), injection.table, reason, used))
