@@ -10,7 +10,6 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-import tinput
 from tests import tiny
 from tests.makers import byte_level
 from tests.oracle import Checkpoint, checkpoint, open_model, some_ids
@@ -131,23 +130,73 @@ def test_an_untied_table_that_is_missing_is_an_error(tmp_path):
     [
         ("bert", "bert.embeddings.position_embeddings.weight"),
         ("bert", "bert.embeddings.LayerNorm.weight"),
-        ("llama", "model.layers.0.self_attn.q_proj.weight"),
-        ("t5", "encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight"),
+        ("llama", "model.embed_tokens.weight"),
     ],
 )
-def test_any_missing_tensor_is_an_error(name, missing, tmp_path):
+def test_a_tensor_missing_before_the_first_block_is_an_error(name, missing, tmp_path):
     folder = rewritten(checkpoint(name).folder, tmp_path / "part", lambda tensors: tensors.pop(missing))
     with pytest.raises(BadFile, match=missing.rsplit(".", 2)[-2]):
         open_model(folder).trace(ids=[5, 6])
 
 
-def test_a_tensor_of_another_shape_is_an_error(tmp_path):
-    def cut(tensors):
-        tensors["model.layers.0.self_attn.q_proj.weight"] = torch.zeros(8, 8)
+def without_q(tensors):
+    tensors.pop("model.layers.0.self_attn.q_proj.weight")
 
-    folder = rewritten(checkpoint("llama").folder, tmp_path / "cut", cut)
-    with pytest.raises(tinput.TinputError, match="q_proj"):
-        open_model(folder).trace(ids=[5, 6])
+
+def packed_q(tensors):
+    """How a quantized checkpoint holds it: codes and scales of another name."""
+    without_q(tensors)
+    tensors["model.layers.0.self_attn.q_proj.qweight"] = torch.ones(8, 64, dtype=torch.int32)
+
+
+def cut_q(tensors):
+    tensors["model.layers.0.self_attn.q_proj.weight"] = torch.zeros(8, 8)
+
+
+@pytest.mark.parametrize("spoil", [without_q, packed_q, cut_q])
+def test_a_projection_that_cannot_be_had_leaves_the_rest(spoil, tmp_path):
+    """No q, so no attention, and the reason; the block input and the angles need none."""
+    made = checkpoint("llama")
+    trace = open_model(rewritten(made.folder, tmp_path / "part", spoil)).trace(ids=some_ids(7))
+    assert torch.equal(trace.block_input, made.run(some_ids(7)).block_input[0])
+    assert trace.attention is None
+    assert "q_proj" in trace.attention_reason
+    assert torch.equal(trace.effect.cos, made.trace(some_ids(7)).effect.cos)
+    assert trace.agreement.ok is True
+    assert "attention_q" not in trace.arrays()
+
+
+def test_a_bias_that_cannot_be_had_leaves_the_rest(tmp_path):
+    made = checkpoint("t5")
+    missing = "encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
+    model = open_model(rewritten(made.folder, tmp_path / "part", lambda tensors: tensors.pop(missing)))
+    trace = model.trace(ids=some_ids(7))
+    assert model.scheme == "relative_bias"
+    assert torch.equal(trace.block_input, made.run(some_ids(7)).block_input[0])
+    assert trace.attention is None
+    assert trace.effects[0].effect is None
+    for reason in (trace.attention_reason, trace.effects[0].reason, trace.textbook_reason, trace.agreement.message):
+        assert "relative_attention_bias" in reason
+    assert trace.agreement.ok is None
+
+
+def test_a_quantized_projection_is_never_read_as_numbers(tmp_path):
+    """DeepSeek's own checkpoints: float8 codes whose scales stand beside them."""
+    made = checkpoint("llama")
+
+    def quantize(tensors):
+        name = "model.layers.0.self_attn.q_proj.weight"
+        tensors[name] = tensors[name].to(torch.float8_e4m3fn)
+        tensors[f"{name}_scale_inv"] = torch.ones(1, 1)
+
+    folder = rewritten(made.folder, tmp_path / "fp8", quantize)
+    config = json.loads((folder / "config.json").read_text())
+    scheme = {"quant_method": "fp8", "fmt": "e4m3", "weight_block_size": [128, 128]}
+    (folder / "config.json").write_text(json.dumps(config | {"quantization_config": scheme}))
+    trace = open_model(folder).trace(ids=some_ids(7))
+    assert torch.equal(trace.block_input, made.run(some_ids(7)).block_input[0])
+    assert trace.attention is None
+    assert "fp8" in trace.attention_reason
 
 
 def test_nan_in_a_checkpoint_is_said(tmp_path):
