@@ -114,7 +114,7 @@ def run(
         except TinputError as error:  # a tensor that cannot be had: what came before it still shows
             if not front.blocks or not read:
                 raise
-            front.refused, front.error = error, str(error)
+            front.refused, front.error = error.with_traceback(None), str(error)  # its frames would keep the tape
         except Exception as error:  # a model's code raises anything
             if not front.blocks and read:
                 raise _explained(error, ids) from error
