@@ -216,7 +216,8 @@ def test_partial_rotation_in_two_spellings():
 def other(folder: Path, kind: str, class_name: str, **config: Any) -> Checkpoint:
     """A tiny checkpoint of a class that is not among the tiny models."""
     torch.manual_seed(0)
-    built: Any = getattr(transformers, class_name)(CONFIG_MAPPING[kind](**tiny.SMALL | config))
+    config_class: Any = CONFIG_MAPPING[kind]
+    built: Any = getattr(transformers, class_name)(config_class(**tiny.SMALL | config))
     built.save_pretrained(folder)
     return Checkpoint(kind, folder, type(built).from_pretrained(folder).eval(), {"decoder": "model.layers.0"})
 
