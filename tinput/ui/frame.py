@@ -19,6 +19,7 @@ PAGES = {
     "alibi": "ALiBi",
     "relative_bias": "Relative bias",
     "side_by_side": "Side by side",
+    "architectures": "Architectures",
 }
 
 
