@@ -29,6 +29,7 @@ ORDER = (
     {"record"},
     {"agree"},
     {"open"},
+    {"atlas", "fingerprint"},
     {"figures"},
     {"ui"},
     {"pages"},
@@ -44,7 +45,7 @@ ONLY = {
 LIBRARY_ROOMS = {
     "streamlit": {"ui", "pages", "app"},
     "plotly": {"figures", "ui"},
-    "transformers": {"twins", "tokens", "models", "record", "open"},
+    "transformers": {"twins", "tokens", "models", "record", "open", "atlas"},
     "tokenizers": {"twins", "tokens", "models"},
     "safetensors": {"twins", "models"},
     "huggingface_hub": {"models"},

@@ -119,6 +119,7 @@ def table(page: Page, rows: Sequence[Row], name: str, code: str) -> None:
         row_height=42 if kit.large() else None,
         on_select=choose,
         selection_mode="multi-row",
+        placeholder="",
     )
     page.tools(name, code, lambda: frame.to_csv(index=False))
 
