@@ -40,7 +40,7 @@ def _page_hash(page: str) -> str:
     return start().switch_page(f"../../pages/{page}.py")._page_hash
 
 
-def show(page: str, text: str | None = TEXT, model: str | None = None, **controls: str) -> AppTest:
+def show(page: str, text: str | None = TEXT, model: str | None = None, **controls: str | list[str]) -> AppTest:
     """A page as a link shows it: the address bar holds the text, the model and the page's controls."""
     at = AppTest.from_file(str(ROOT / "tinput/ui/frame.py"), default_timeout=60)
     at._page_hash = _page_hash(page)
