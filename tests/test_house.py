@@ -29,7 +29,7 @@ ORDER = (
     {"record"},
     {"agree"},
     {"open"},
-    {"atlas", "fingerprint"},
+    {"atlas", "behaviour"},
     {"figures"},
     {"ui"},
     {"pages"},

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tinput import figures, measure, positions, tokens, twins  # noqa: F401
     from tinput.agree import Agreement
+    from tinput.behaviour import Fingerprint, fingerprint
     from tinput.errors import TinputError
     from tinput.open import Model, open_model
     from tinput.pipeline import TransformerInput, attention, build_input
@@ -32,6 +33,7 @@ __all__ = [
     "Bias",
     "Content",
     "Field",
+    "Fingerprint",
     "Model",
     "Nothing",
     "Rotate",
@@ -43,11 +45,13 @@ __all__ = [
     "Window",
     "attention",
     "build_input",
+    "fingerprint",
     "open_model",
 ]
 
 _HOME = {
     "agree": ("Agreement",),
+    "behaviour": ("Fingerprint", "fingerprint"),
     "errors": ("TinputError",),
     "open": ("Model", "open_model"),
     "pipeline": ("TransformerInput", "attention", "build_input"),
