@@ -421,3 +421,28 @@ def test_the_module_says_which_size_cannot_be(make, says):
 def test_the_module_says_which_ids_it_cannot_take(ids, says):
     with pytest.raises(BadIds, match=says):
         tinput.TransformerInput(7, 8)(ids)
+
+
+@pytest.mark.parametrize(
+    ("ids", "error", "word"),
+    [
+        ([1.5], BadIds, "integers"),
+        ([[1]], BadIds, "one text at a time"),
+        (None, BadIds, "NoneType"),
+        ([2**70], BadIds, "cannot be read"),
+        ([], BadText, "no tokens"),
+    ],
+)
+def test_what_a_tokenizer_must_not_answer(ids, error, word):
+    """A fault seen: 1.5 was rounded down, [[1]] gave a tensor of another rank, None an error of torch's."""
+    with pytest.raises(error, match=word):
+        build_input("x", lambda _text: ids, torch.zeros(4, 8))
+
+
+def test_no_text_no_matrix_no_heads():
+    with pytest.raises(BadText, match="a string, not NoneType"):
+        build_input(None, lambda _text: [1], torch.zeros(4, 8))  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="embedding cannot be read"):
+        build_input("x", lambda _text: [1], None)
+    with pytest.raises(ValueError, match="at least one of each"):
+        attention(torch.zeros(1, 2, 8), *(torch.zeros(8, 8),) * 3, n_heads=0)

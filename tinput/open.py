@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from tinput.agree import Clues, compare
-from tinput.errors import BadFile, BadIds, BadText, NotRecorded, TooLong
+from tinput.errors import BadFile, BadIds, BadText, NotFound, NotRecorded, TooLong
 from tinput.models import files, tokenizers
 from tinput.models.skeleton import Skeleton
 from tinput.models.weights import Weights
@@ -30,6 +30,8 @@ def open_model(name_or_folder: str | Path, revision: str | None = None) -> Model
 
     Raises NotFound, NotAllowed, Unknown, BadFile, BadModel: each a sentence that names the file.
     """
+    if not isinstance(name_or_folder, (str, Path)):
+        raise NotFound(f"A model is named by a string or a path, not by {type(name_or_folder).__name__}.")
     return Model(files.find(name_or_folder, revision))
 
 
@@ -341,7 +343,9 @@ def _whole_numbers(values: Any, what: str) -> Tensor:
         numbers = torch.as_tensor(values)
     except (TypeError, ValueError, RuntimeError, OverflowError) as error:
         raise BadIds(f"The {what} must be whole numbers, one a token ({error}).") from None
-    if numbers.ndim != 1 or (numbers.numel() and (numbers.is_floating_point() or numbers.dtype == torch.bool)):
+    if numbers.numel() and (numbers.is_floating_point() or numbers.dtype == torch.bool):
+        raise BadIds(f"The {what} must be whole numbers, and these are {str(numbers.dtype).removeprefix('torch.')}.")
+    if numbers.ndim != 1:
         raise BadIds(f"The {what} must be whole numbers in one row, and these have the shape {tuple(numbers.shape)}.")
     numbers = numbers.to(torch.int64).clone()
     if len(numbers) and int(numbers.min()) < 0:
@@ -358,9 +362,9 @@ def _configuration(checkpoint: files.Checkpoint) -> Any:
     try:
         return cls.from_dict(cls._decode_special_floats(config))  # how transformers writes infinity into JSON
     except Exception as error:  # each class checks its own way
-        first = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+        said = " ".join(str(error).split())[:200] or type(error).__name__
         raise BadFile(
-            f"{checkpoint.folder / 'config.json'} is no configuration that transformers accepts: {first}"
+            f"{checkpoint.folder / 'config.json'} is no configuration that transformers accepts ({said}); correct it."
         ) from error
 
 

@@ -52,9 +52,9 @@ def build_input(
     than the table has rows, ValueError for a scheme or a shape that does not fit.
     """
     _check_scheme(scheme)
-    rows = _tensor(embedding)
+    rows = _tensor(embedding, "embedding")
     _check_matrix("embedding", rows, "(vocab, d_model)")
-    table = None if positions_table is None else _tensor(positions_table)
+    table = None if positions_table is None else _tensor(positions_table, "positions_table")
     if table is not None:
         _check_matrix("positions_table", table, "(positions, d_model)", width=rows.shape[1])
 
@@ -238,6 +238,8 @@ def _encode(tokenizer: Any, text: str, add_special_tokens: bool) -> Tensor:
     encode = getattr(tokenizer, "encode", tokenizer)
     if not callable(encode):
         raise ValueError(f"a tokenizer has encode(text); {type(tokenizer).__name__} has not.")
+    if not isinstance(text, str):
+        raise BadText(f"a text is a string, not {type(text).__name__}.")
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -247,14 +249,22 @@ def _encode(tokenizer: Any, text: str, add_special_tokens: bool) -> Tensor:
     except ValueError:  # compiled, and says nothing of its arguments
         takes = False
     encoded = encode(text, add_special_tokens=add_special_tokens) if takes else encode(text)
-    ids = torch.as_tensor(getattr(encoded, "ids", encoded))  # tokenizers.Tokenizer answers with an Encoding
+    ids = _tensor(getattr(encoded, "ids", encoded), "ids")  # tokenizers.Tokenizer answers with an Encoding
+    if ids.ndim != 1:
+        raise BadIds(f"a tokenizer's ids are (seq,), not of shape {tuple(ids.shape)}: give one text at a time.")
     if ids.numel() == 0:
         raise BadText("the text has no tokens: type something.")
-    return ids.long()
+    return ids if ids.is_floating_point() else ids.long()
 
 
-def _tensor(matrix: Matrix) -> Tensor:
-    return matrix.weight if isinstance(matrix, nn.Embedding) else torch.as_tensor(matrix)
+def _tensor(matrix: Matrix, name: str) -> Tensor:
+    if isinstance(matrix, nn.Embedding):
+        return matrix.weight
+    try:
+        return torch.as_tensor(matrix)
+    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
+        problem = BadIds if name == "ids" else ValueError
+        raise problem(f"{name} cannot be read as numbers: {type(matrix).__name__} ({error}).") from None
 
 
 def _check_scheme(scheme: str) -> Any:
@@ -284,7 +294,9 @@ def _check_projections(x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor, n_heads
     """The size of a head, once all shapes agree."""
     if x.ndim != 3:
         raise ValueError(f"x is (batch, seq, d_model), not of shape {tuple(x.shape)}.")
-    if min(n_heads, n_kv_heads) < 1 or n_heads % n_kv_heads:
+    if min(n_heads, n_kv_heads) < 1:
+        raise ValueError(f"n_kv_heads divides n_heads, and there is at least one of each, not {n_heads=}, {n_kv_heads=}.")
+    if n_heads % n_kv_heads:
         raise ValueError(f"n_kv_heads divides n_heads, but {n_kv_heads} does not divide {n_heads}.")
     for name, w in (("w_q", w_q), ("w_k", w_k), ("w_v", w_v)):
         _check_matrix(name, w, "(out, in)", width=x.shape[2])

@@ -25,7 +25,8 @@ def load(folder: Path) -> tuple[Any | None, str]:
         if not pieces:  # without a vocabulary transformers would make an empty tokenizer, and every text be unknown
             return (
                 None,
-                f"{folder} has no tokenizer: no {', no '.join(VOCABULARIES[:3])}; give token ids instead of text.",
+                f"{folder} has no tokenizer: no {', no '.join(VOCABULARIES[:3])}; "
+                "put the tokenizer's files beside the model's, or, in Python, use trace(ids=[...]).",
             )
         if not _has("sentencepiece"):
             return None, (
@@ -47,7 +48,7 @@ def load(folder: Path) -> tuple[Any | None, str]:
             warnings.simplefilter("ignore")
             tokenizer = kind.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     except Exception as error:  # whatever transformers and its parsers make of a broken file
-        return None, f"The tokenizer in {folder} cannot be read: {_short(error)}."
+        return None, f"The tokenizer in {folder} cannot be read: {_short(error)}; download its files again."
     if tokenizer is None or len(tokenizer) <= len(set(tokenizer.all_special_ids)):
         return None, f"The tokenizer in {folder} has an empty vocabulary; download its files again."
     return tokenizer, ""
