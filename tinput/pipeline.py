@@ -295,7 +295,9 @@ def _check_projections(x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor, n_heads
     if x.ndim != 3:
         raise ValueError(f"x is (batch, seq, d_model), not of shape {tuple(x.shape)}.")
     if min(n_heads, n_kv_heads) < 1:
-        raise ValueError(f"n_kv_heads divides n_heads, and there is at least one of each, not {n_heads=}, {n_kv_heads=}.")
+        raise ValueError(
+            f"n_kv_heads divides n_heads, and there is at least one of each, not {n_heads=}, {n_kv_heads=}."
+        )
     if n_heads % n_kv_heads:
         raise ValueError(f"n_kv_heads divides n_heads, but {n_kv_heads} does not divide {n_heads}.")
     for name, w in (("w_q", w_q), ("w_k", w_k), ("w_v", w_v)):
