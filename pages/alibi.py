@@ -55,10 +55,9 @@ if part == "Bias":
             "so the weights are equal.",
             "Symmetric": "For attention in both directions: what is ahead costs as much as what is behind.",
         }[form]
-        effect = alibi.Bias(heads.field.window(cells=256).values) if seq > 1 else None
         panel.say(
             said,
-            *(alibi.notice(effect, page.positions)[:2] if effect is not None and form != "Symmetric" else ()),
+            *(alibi.notice(heads.near(), page.positions)[:2] if seq > 1 and form != "Symmetric" else ()),
             formula=alibi.FORMULA,
             note=alibi.PAPER,
         )
@@ -93,6 +92,7 @@ elif part == "Attention weights":
             kit.sentences(f"q and k were not recorded: {trace.attention_reason or 'this model has no attention'}.")
         else:
             without, with_bias, masked = both
+            quantile = given.weights_quantile(page)
             figure = figures.panels(
                 [without, with_bias],
                 ["without the bias", "with the bias"],
@@ -100,6 +100,7 @@ elif part == "Attention weights":
                 page.labels,
                 value_title="attention weight",
                 scale="sequential",
+                quantile=quantile,
                 masked=masked,
                 across=2,
                 note="the model's own scores",
@@ -112,7 +113,7 @@ elif part == "Attention weights":
                 "without = measure.attention_weights(scores, mask=mask)\n"
                 "with_bias = measure.attention_weights(scores, bias, mask=mask)\n"
                 "figures.panels([without, with_bias], ['without the bias', 'with the bias'],\n"
-                "               masked=mask < 0, scale='sequential', across=2)"
+                f"               masked=mask < 0, scale='sequential', quantile={quantile:g}, across=2)"
             )
             page.show(figure, "weights", code=code)
             far, near = (float(measure.mean_distance(weights)) for weights in both[:2])

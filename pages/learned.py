@@ -1,8 +1,11 @@
 """What has the model learned about its positions?"""
 
+import torch
+
 from tinput import figures, measure
 from tinput.positions import learned, sinusoidal
 from tinput.ui import given, kit
+from tinput.window import Window
 
 page = kit.start("What has the model learned about its positions?", about=learned)
 large = kit.large()
@@ -48,17 +51,14 @@ if part == "Similarity":
     with kit.panel("How alike two positions are") as panel:
         one, two = look("cosine")
         figure = figures.panels(
-            [one, two],
+            Window(torch.stack([one, two]), places, places, table.step, table.step),
             [own, f"{other} of the same size"],
-            places,
-            places,
             row_title="position",
             column_title="position",
             value_title="cosine similarity",
             scale="diverging",
             limits=(-1, 1),
             across=2,
-            note=table.note,
             large=large,
         )
         page.show(
@@ -68,10 +68,11 @@ if part == "Similarity":
             "figures.panels(both, ['learned', 'sinusoids'], limits=(-1, 1), across=2)",
         )
         near, far = float(one.diagonal(1).nanmean()), float(one[0, -1])
+        pairs = "Neighbours" if table.step == 1 else f"Positions {table.step} apart"
         panel.say(
             f"Shown: {WHAT}.",
-            f"Neighbours have cosine {near:z.2f} on average (sinusoids: {float(two.diagonal(1).mean()):.2f}), the "
-            f"first and the last position {far:z.2f} ({float(two[0, -1]):.2f}).",
+            f"{pairs} have cosine {near:z.2f} on average (sinusoids: {float(two.diagonal(1).mean()):.2f}), the "
+            f"first and the last position{' shown' if table.step > 1 else ''} {far:z.2f} ({float(two[0, -1]):.2f}).",
             "A band along the diagonal that fades: the table knows what is near. Stripes: it knows waves.",
             formula=learned.FORMULA,
             note=learned.PAPER,

@@ -120,9 +120,8 @@ elif table is not None:
                 "figures.panels(bias, [f'head {i}' for i in range(len(bias.values))], masked=masked)"
             )
             page.show(figure, "bias", code=code if heads.own else "")
-            effect = relative_bias.Bias(heads.field.window(cells=256).values)
             panel.say(
-                *relative_bias.notice(effect, page.positions),
+                *relative_bias.notice(heads.last(), page.positions),
                 "Every diagonal has one colour: only the distance counts.",
                 formula=relative_bias.FORMULA,
                 note=relative_bias.PAPER,
@@ -135,6 +134,7 @@ elif table is not None:
                 kit.sentences(f"q and k were not recorded: {trace.attention_reason or 'this model has no attention'}.")
             else:
                 without, with_bias, masked = both
+                quantile = given.weights_quantile(page)
                 figure = figures.panels(
                     [without, with_bias],
                     ["without the bias", "with the bias"],
@@ -142,6 +142,7 @@ elif table is not None:
                     page.labels,
                     value_title="attention weight",
                     scale="sequential",
+                    quantile=quantile,
                     masked=masked,
                     across=2,
                     note="the model's own scores",
@@ -153,7 +154,7 @@ elif table is not None:
                     "without = measure.attention_weights(scores, mask=mask)\n"
                     f"with_bias = measure.attention_weights(scores, attention.bias[{head}].tensor(), mask=mask)\n"
                     "figures.panels([without, with_bias], ['without the bias', 'with the bias'],\n"
-                    "               masked=mask < 0, scale='sequential', across=2)"
+                    f"               masked=mask < 0, scale='sequential', quantile={quantile:g}, across=2)"
                 )
                 page.show(figure, "weights", code=code if heads.own else "")
                 far, near = (float(measure.mean_distance(weights)) for weights in both[:2])

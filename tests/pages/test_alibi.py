@@ -13,6 +13,12 @@ from tinput.twins import NAMES
 
 PARTS = ["Bias", "Slopes", "Attention weights", "Reach"]
 OWN = "tinput/alibi"
+LONG = " ".join([app.TEXT] * 20)
+
+
+def drawn(figure: dict) -> str:
+    """All words written on a figure, lines joined."""
+    return " ".join(app.unescape(a["text"]).replace("<br>", " ") for a in figure["layout"]["annotations"])
 
 
 def slopes(heads: int) -> np.ndarray:
@@ -91,6 +97,33 @@ def test_weights_without_and_with(name):
         np.testing.assert_allclose(shown, want.numpy(), atol=1e-5)
     recorded = attention.weights[head].tensor().masked_fill(later, math.nan)
     np.testing.assert_array_equal(with_bias if name == OWN else without, recorded.numpy())
+
+
+@pytest.mark.parametrize("name", [OWN, "tinput/none"])
+@pytest.mark.parametrize("form", ["As it is added", "By distance"])
+def test_a_long_text_has_the_same_slopes(name, form):
+    """Sentences are of the whole bias: the picture's leaves out tokens, and would make slopes steeper."""
+    steep, flat = slopes(4)[[0, -1]]
+    for text in (app.TEXT, LONG):
+        at = app.show("alibi", text, model=name, form=form)
+        said = app.words(at)
+        assert f"from {steep:.3g} (head 0) to {flat:.3g} (head 3)" in said
+        assert f"after {math.log(100) / steep:,.1f} tokens, in head 3 after {math.log(100) / flat:,.0f};" in said
+    note = app.figures(at)[0]["layout"]["meta"]["note"]
+    assert "1 query in" in note
+    assert note in drawn(app.figures(at)[0])
+
+
+def test_the_weights_of_a_long_text_have_colours():
+    figure = app.figures(app.show("alibi", LONG, model=OWN, slope="Attention weights"))[0]
+    shown = np.stack(app.heats(figure))
+    top = figure["layout"]["coloraxis"]["cmax"]
+    assert top == pytest.approx(np.nanquantile(shown, 0.995), rel=1e-5)
+    assert top < 0.5
+    assert f"colours end at {top:.3g} (the 99.5 % quantile)" in drawn(figure)
+    short = app.figures(app.show("alibi", model=OWN, slope="Attention weights"))[0]
+    assert short["layout"]["coloraxis"]["cmax"] == 1
+    assert "colours end" not in drawn(short)
 
 
 @pytest.mark.parametrize("text", app.HOSTILE)

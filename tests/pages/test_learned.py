@@ -97,6 +97,27 @@ def test_a_published_table_shows_its_structure(monkeypatch):
     assert r2 > 0.9
 
 
+def test_a_table_of_which_every_nth_row_is_looked_at_says_so(monkeypatch):
+    from tinput.ui import given
+
+    monkeypatch.setattr(given, "_ROWS", len(table()) // 2)
+    kept = (given._own_table, given.looked_at)
+    try:
+        for cache in kept:
+            cache.clear()
+        at = app.show("learned", model=OWN)
+    finally:
+        for cache in kept:
+            cache.clear()
+    note = app.figures(at)[0]["layout"]["meta"]["note"]
+    own = app.heats(app.figures(at)[0])[0]
+    assert note.endswith(f"1 position in {-(-len(table()) // len(own))} shown")
+    assert note.count("shown") == 1
+    want = torch.nn.functional.cosine_similarity(table()[:-2:2], table()[2::2]).mean()
+    assert f"Positions 2 apart have cosine {float(want):.2f}" in app.words(at)
+    assert "Neighbours" not in app.words(at)
+
+
 @pytest.mark.parametrize("text", app.HOSTILE)
 def test_any_text(text):
     at = app.show("learned", text, model=OWN)

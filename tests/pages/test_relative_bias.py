@@ -12,6 +12,7 @@ from tinput.twins import NAMES
 
 PARTS = ["Bias by distance", "Buckets", "Bias of this text", "Attention weights"]
 OWN = "tinput/relative_bias"
+LONG = " ".join([app.TEXT] * 20)
 
 
 def table(name: str = OWN) -> torch.Tensor:
@@ -72,6 +73,29 @@ def test_weights_with_the_bias_are_the_recorded_ones():
     np.testing.assert_array_equal(with_bias, recorded.numpy())
     scores = (attention.q[1] @ attention.k[1].T * attention.scale).masked_fill(later, -torch.inf)
     np.testing.assert_allclose(without, scores.softmax(-1).masked_fill(later, float("nan")).numpy(), atol=1e-6)
+
+
+def test_the_sentences_about_a_long_text_are_of_its_last_token():
+    """The picture leaves out tokens: the favourite of the row that it shows last is not the last token's."""
+    trace = tinput.open_model(OWN).trace(LONG)
+    assert isinstance(trace.effect, tinput.Bias)
+    last = trace.effect.scores[:, -1].float()
+    head = int((last.amax(1) - last.amin(1)).argmax())
+    back = last.shape[1] - 1 - int(last[head].argmax())
+    assert last.shape[1] > 256
+    favourite = {0: "itself", 1: "the token before it"}.get(back, f"{back} tokens back")
+    at = app.show("relative_bias", LONG, model=OWN, bucket="Bias of this text")
+    assert f"{float(last[head].min()):.2f} to {float(last[head].max()):.2f}; the last token's favourite is " + (
+        f"{favourite}."
+    ) in app.words(at)
+
+
+def test_the_weights_of_a_long_text_have_colours():
+    figure = app.figures(app.show("relative_bias", LONG, model=OWN, bucket="Attention weights"))[0]
+    top = figure["layout"]["coloraxis"]["cmax"]
+    assert top == pytest.approx(np.nanquantile(np.stack(app.heats(figure)), 0.995), rel=1e-5)
+    assert top < 0.5
+    assert f"colours end at {top:.3g} (the 99.5 % quantile)" in figure["layout"]["meta"]["note"]
 
 
 @pytest.mark.parametrize("text", app.HOSTILE)

@@ -11,13 +11,14 @@ from numpy.typing import NDArray
 
 from tinput.figures import colour
 from tinput.figures import labels as text
-from tinput.figures.style import INK, Axis, Sketch, as_array, count, draw_axis, dtype_of, number, size
+from tinput.figures.style import INK, PLOT_WIDTH, Axis, Sketch, as_array, count, draw_axis, dtype_of, number, size
 from tinput.window import Window
 
 __all__ = ["CELLS", "cells", "heatmap", "panels", "similarity", "weights"]
 
 CELLS = 256 * 256  # that go to the browser: 0.26 MB as float32, 0.35 MB as base64
 _SIDE = 1024  # cells along one side; a plot is seldom wider in pixels
+_LINE = 1.3  # a line's height, in sizes of its font
 _MARKS = 1000  # single NaN or infinite cells that are marked one by one
 
 
@@ -140,6 +141,7 @@ def panels(
     value_title: str = "value",
     scale: str | None = None,
     limits: tuple[float, float] | None = None,
+    quantile: float = 1.0,
     masked: Any = None,
     across: int = 4,
     dtype: str | None = None,
@@ -149,6 +151,7 @@ def panels(
     """Several matrices of one shape side by side, such as the heads of a layer, on one colour scale.
 
     values: (panel, rows, columns), or a `Window` of that shape; names: of the panels. Else as `heatmap`.
+    quantile: below 1, the colours end at that quantile of the cells shown, and the figure's note says where
     """
     everything = as_array(values)
     if everything.ndim != 3 or len(names) != len(everything):
@@ -162,15 +165,19 @@ def panels(
     ]
     finite = np.concatenate([np.where(shown.blank, np.nan, shown.values).ravel() for shown, *_ in drawn])
     scale = scale or colour.choose(finite)
-    low, high = limits or colour.limits(finite, scale=scale)
+    low, high = limits or colour.limits(finite, scale=scale, quantile=quantile)
     left_out = drawn[0][3]
-    notes = _notes(dtype or dtype_of(values), left_out, note)
+    ends = "" if limits or quantile >= 1 or not (finite[np.isfinite(finite)] > high).any() else (
+        f"colours end at {number(high)} (the {100 * quantile:g} % quantile)"
+    )  # fmt: skip
+    notes = _notes(dtype or dtype_of(values), left_out, note, ends)
     across = min(across, len(drawn))
     down = -(-len(drawn) // across)
     font = size(large)
     first, row, column = drawn[0][:3]
     one = (300 if across < 3 else 215) + (35 if large else 0)  # two side by side have room to be taller
-    height = down * one + 90 + (0 if column.labels is None else 40)
+    lines = _lines(notes, font)
+    height = down * one + 90 + (0 if column.labels is None else 40) + round(len(lines) * font * _LINE)
     # A row of panels: its title, its plot, and (in the last) its labels.
     gap_x, gap_y = 0.03, min(0.28 / down, 46 * (font / 14) / height)
     fig = Sketch(
@@ -232,6 +239,13 @@ def panels(
             text=text.literal(names[i]), x=left + width / 2, y=top, xref="paper", yref="paper", xanchor="center",
             yanchor="bottom", font={"size": font},
         )  # fmt: skip
+    # Under the lowest ticks and the axis' title, which make their own room: the note's place is below both.
+    under = _under(column, 500 / across, font)
+    fig.write(
+        text="<br>".join(text.literal(line, 2 * len(line)) for line in lines), x=0.5, y=0, xref="paper", yref="paper",
+        xanchor="center", yanchor="top", yshift=-under, font={"size": font, "color": INK}, name="note",
+    )  # fmt: skip
+    fig.set(margin={"b": round(under + len(lines) * font * _LINE + 6)})
     fig.set(
         coloraxis={
             "cmin": low,
@@ -315,7 +329,20 @@ def _left_out(row: Axis, column: Axis, row_step: int, column_step: int) -> str:
         for axis, step in ((row, row_step), (column, column_step))
         if step > 1
     ]
-    return ", ".join(parts)
+    return ", ".join(dict.fromkeys(parts))  # a square of tokens by tokens says it once
+
+
+def _lines(notes: str, font: int) -> list[str]:
+    """The note in as many lines as it needs below a plot, broken at its commas."""
+    lines, longest = [""], int(PLOT_WIDTH / (font * 0.5))
+    for part in notes.split(", "):
+        joined = f"{lines[-1]}, {part}" if lines[-1] else part
+        if lines[-1] and len(joined) > longest:
+            lines[-1] += ","
+            lines.append(part)
+        else:
+            lines[-1] = joined
+    return lines
 
 
 def _describe(shown: _Shown, row: Axis, column: Axis, value_title: str, notes: str) -> str:
@@ -432,6 +459,14 @@ def _panel(values: Any, i: int) -> Any:
     if isinstance(values, Window):
         return Window(values.values[i], values.rows, values.columns, values.row_step, values.column_step)
     return values[i]
+
+
+def _under(axis: Axis, room: float, font: int) -> float:
+    """Pixels from the plot's lower edge to below its ticks and its title."""
+    ticks = _small_ticks(axis, room, font, True, "x")
+    upright = ticks.get("tickangle") == -90
+    longest = text.longest([text.plain(label) for label in ticks["ticktext"]]) if upright else 0
+    return max(longest * font * 0.65, font * _LINE) + font * _LINE + 14
 
 
 def _small_ticks(axis: Axis, room: float, font: int, shown: bool, letter: str) -> dict[str, Any]:

@@ -339,6 +339,16 @@ class Heads:
     field: Field
     causal: bool
 
+    def near(self, most: int = 256) -> Bias:
+        """The bias among the first tokens, none of them left out, (heads, n, n): what sentences are made from."""
+        rows, columns = (min(size, most) for size in self.field.shape[-2:])
+        return Bias(self.field.window((0, rows), (0, columns), cells=most).values)
+
+    def last(self) -> Bias:
+        """What the last query gets with every key, (heads, 1, keys)."""
+        rows, columns = self.field.shape[-2:]
+        return Bias(self.field.window((rows - 1, rows), cells=(1, columns)).values)
+
     def window(self, first: int, count: int, *, relative: bool = False) -> tuple[Window, Tensor | None]:
         """64 x 64 cells of some heads, and which cells are masked, (query, key), if any.
 
@@ -368,6 +378,14 @@ def is_causal(page: Page) -> bool:
         return page.trace.stack == "decoder"
     corner = attention.mask[0].window((0, 1), (page.seq - 1, page.seq)).values
     return bool(corner[0, 0] < -1e29)
+
+
+_LONG = 64  # tokens: beyond, a weight is some hundredths, and the first token's 1 would leave it without a colour
+
+
+def weights_quantile(page: Page) -> float:
+    """Where the colours of attention weights end: at the largest of a short text, below a long one's few largest."""
+    return 1.0 if page.seq <= _LONG else 0.995
 
 
 def weights(page: Page, head: int, bias: Heads) -> tuple[Tensor, Tensor, Tensor] | None:
