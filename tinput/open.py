@@ -120,6 +120,9 @@ class Model:
             return ("encoder", "decoder")
         return ("decoder" if self._decoder_only else "encoder",)
 
+    def _stack_name(self, stack: Stack) -> str:
+        return self.stacks[0] if stack is self.anatomy.stacks[0] else self.stacks[-1]
+
     @property
     def _decoder_only(self) -> bool:
         return "CausalLM" in self.class_name or "LMHead" in self.class_name or bool(self.config.get("is_decoder"))
@@ -262,7 +265,7 @@ class Model:
             revision=self.revision,
             dtype=str(skeleton.dtype).removeprefix("torch."),
             checkpoint_dtype=self.checkpoint_dtype,
-            stack=self.stacks[self.anatomy.stacks.index(where)] if len(self.anatomy.stacks) > 1 else self.stacks[0],
+            stack=self._stack_name(where),
             ids=numbers,
             tokens=tokens,
             positions=found.positions,
@@ -282,7 +285,7 @@ class Model:
         weights = skeleton.weights
         assert weights is not None
         config = self.config
-        name = self.stacks[self.anatomy.stacks.index(stack)] if len(self.anatomy.stacks) > 1 else ""
+        name = self._stack_name(stack) if len(self.anatomy.stacks) > 1 else ""
         for part in (name, "text_config"):  # composite configurations: the part that describes this stack
             if isinstance(config.get(part), dict):
                 config = config[part]
