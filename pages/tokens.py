@@ -1,7 +1,7 @@
 """What does the tokenizer make of the text?"""
 
 from tinput import tokens as tokenizing
-from tinput.ui import kit, literal
+from tinput.ui import kit, literal, words
 
 page = kit.start("What does the tokenizer make of the text?")
 tokens = page.tokens
@@ -9,8 +9,7 @@ tokens = page.tokens
 with kit.panel("The text, token by token") as panel:
     kit.html(literal.marked(tokens))
     panel.say(
-        f"{len(tokens.text):,} characters became {page.seq:,} tokens, "
-        f"{len(set(tokens.ids)):,} of them different: {len(tokens.text) / page.seq:.2g} characters a token.",
+        words.became(tokens),
         *(flag.message for flag in tokens.flags),
         "Each colour is one token. Tokens that share a character stand together, and the text is printed once.",
     )

@@ -9,6 +9,7 @@ import tinput
 from tests import app
 from tinput import tokens as tokenizing
 from tinput.twins import NAMES
+from tinput.ui import kit
 
 
 @pytest.mark.parametrize("text", [app.TEXT, *app.HOSTILE])
@@ -28,6 +29,17 @@ def test_the_marked_text_is_the_text_once(text):
     marked = re.search(r'<div class="marked">(.*?)</div>', app.html(app.show("tokens", text)), re.DOTALL)
     assert marked is not None
     assert unescape(re.sub(r"<[^>]*>", "", marked[1])) == text
+
+
+def test_only_characters_of_shown_tokens_are_counted():
+    assert "1 character became 1 token: 1 character a token." in app.words(app.show("tokens", "x"))
+    text = "the cat " * 12_500
+    tokens = tinput.open_model(NAMES[0]).tokenize(text)
+    last = tokens.spans[kit.LIMIT - 1]
+    assert last is not None
+    said = app.words(app.show("tokens", text))
+    assert f"The first {last[1]:,} of 100,000 characters became {kit.LIMIT:,} tokens, " in said
+    assert f": {last[1] / kit.LIMIT:.2g} characters a token." in said
 
 
 def test_what_each_stage_of_the_tokenizer_did():

@@ -14,11 +14,13 @@ from tinput.ui import literal
 
 if TYPE_CHECKING:
     from tinput.record import Stage
+    from tinput.tokens import Tokens
     from tinput.ui.kit import Page
 
 __all__ = [
     "Fact",
     "alike",
+    "became",
     "does",
     "extremes",
     "facts",
@@ -80,6 +82,22 @@ def path_of(schemes: Sequence[Any], *, norm: bool) -> tuple[list[str], list[str]
     moved = {words: place + shift * (place >= len(BEFORE)) for words, place in _PLACE.items()}
     marked = {moved[scheme.INJECTION] for scheme in schemes if scheme.INJECTION in moved}
     return before, list(INSIDE), marked, set(moved.values()) - marked - {moved["content and distance in the scores"]}
+
+
+def became(tokens: Tokens) -> str:
+    """How many characters became how many tokens; of a text that was cut, only those of the tokens that are shown."""
+    every, seq, ids = len(tokens.text), len(tokens), len(set(tokens.ids))
+    shown = max((span[1] for span in tokens.spans if span), default=0)
+    if not tokens.text[shown:].strip():  # blanks that the tokenizer drops at the end are no cut
+        shown = every
+    ratio = shown / seq
+    said = f"{ratio:.0f}" if ratio >= 10 else f"{ratio:.2g}"
+    first = f"The first {shown:,} of {every:,}" if shown < every else f"{shown:,}"
+    return (
+        f"{first} {'character' if every == 1 else 'characters'} became {seq:,} {'token' if seq == 1 else 'tokens'}"
+        f"{f', {ids:,} of them different' if seq > 1 else ''}: "
+        f"{said} {'character' if said == '1' else 'characters'} a token."
+    )
 
 
 @dataclass(frozen=True)
