@@ -1,6 +1,8 @@
 """Dials and the path: hands, marks and words."""
 
 # pyright: reportAttributeAccessIssue=false, reportOptionalMemberAccess=false, reportOptionalSubscript=false
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -54,6 +56,23 @@ def test_the_marked_step_alone_has_the_scheme_s_colour():
     words = [plain(a.text).replace("<b>", "").replace("</b>", "") for a in fig.layout.annotations if a.text]
     assert set(STEPS + INSIDE + ("here", "block 1")) == set(words)
     assert min(a.font.size for a in fig.layout.annotations if a.text) >= 16
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_each_box_holds_its_label(large):
+    """In 546 pixels, which is what a 1280 wide window leaves; letters measured in the browser, in sizes of the font."""
+    measured = {"tokenize": 3.65, "embed": 2.9, "+ position": 4.15, "rotate q, k": 4.55, "+ bias": 2.4, "softmax": 3.4}
+    fig = figures.path(["tokenize", "embed", "+ position"], 4, inside=["q, k, v", *list(measured)[3:]], large=large)
+    low, high = fig.layout.xaxis.range
+    boxes = [s for s in fig.layout.shapes if s.fillcolor]
+    words = [a for a in fig.layout.annotations if a.text and a.text != "block 1"]
+    for box, label in zip(boxes, words, strict=True):
+        name = plain(label.text).replace("<b>", "").replace("</b>", "")
+        assert box.x0 < label.x < box.x1
+        if name in measured:
+            assert (box.x1 - box.x0) / (high - low) * 538 > measured[name] * label.font.size + 8
+    for box, after in pairwise(boxes[3:]):
+        assert box.x1 < after.x0
 
 
 def test_a_path_without_position_marks_nothing():

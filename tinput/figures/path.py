@@ -12,6 +12,10 @@ from tinput.figures.style import Sketch
 
 __all__ = ["path"]
 
+_ROOM = 530  # pixels that the picture has beside the sidebar and the words of a 1280 wide window
+_AROUND, _ARROW = 0.9, 1.1  # what a box has around its label, and the arrow between two, in sizes of the font
+_NARROW, _WIDE = frozenset(" ,.·ilIjtfr"), frozenset("mwMW")
+
 
 def path(
     steps: Sequence[str],
@@ -34,9 +38,18 @@ def path(
     """
     every = [*steps, *inside]
     chosen = set() if marked is None else {marked} if isinstance(marked, int) else set(marked)
-    font = 26 if large else 20
     rows = [list(range(len(steps))), list(range(len(steps), len(every)))] if inside else [list(range(len(steps)))]
-    widest = max(map(len, rows))
+    halves = [(max(1.4, _breadth(step)) + _AROUND) / 2 for step in every]
+    centres: list[float] = []
+    for row in rows:
+        edge = 0.0
+        for i in row:
+            centres.append(edge + halves[i])
+            edge += 2 * halves[i] + _ARROW
+    ends = [centres[row[-1]] + halves[row[-1]] for row in rows if row]
+    side = 0.6  # between the boxes and the frame, and a little outside of it
+    widest = max(ends) + 2 * side
+    font = max(14, min(26 if large else 20, int(_ROOM / widest)))
     tall, gap = 1.0, 1.05
     height = (len(rows) * (118 if large else 92)) + (100 if large else 80) - (0 if inside else 30)
     where = " and ".join(every[i] for i in sorted(chosen))
@@ -55,16 +68,16 @@ def path(
     frame = len(rows) > 1
     low = -(len(rows) - 1) * (tall + gap) - tall / 2 - (0.45 if frame else 0.15)
     fig.set(
-        xaxis={"visible": False, "range": [-0.56, widest - 0.44], "fixedrange": True},
+        xaxis={"visible": False, "range": [-side, widest - side], "fixedrange": True},
         yaxis={"visible": False, "range": [low, tall / 2 + 0.75], "fixedrange": True},
     )
     fig.trace("scatter", x=[0], y=[0], mode="markers", marker={"opacity": 0}, hoverinfo="skip", name="path")
-    half = 0.41
     for r, row in enumerate(rows):
         y = -r * (tall + gap)
-        for c, i in enumerate(row):
+        for i in row:
+            x, half = centres[i], halves[i]
             fill = colour if i in chosen else "rgba(128,132,149,0.10)"
-            fig.shape("rect", x0=c - half, x1=c + half, y0=y - tall / 2, y1=y + tall / 2, fillcolor=fill, layer="below",
+            fig.shape("rect", x0=x - half, x1=x + half, y0=y - tall / 2, y1=y + tall / 2, fillcolor=fill, layer="below",
                 line={
                     "color": colour if i in chosen else GREY,
                     "width": 3 if i in chosen else 2,
@@ -73,31 +86,39 @@ def path(
             )  # fmt: skip
             words = text.literal(every[i], 24)
             fig.write(
-                x=c, y=y, text=f"<b>{words}</b>" if i in chosen else words,
+                x=x, y=y, text=f"<b>{words}</b>" if i in chosen else words,
                 font={"size": font, "color": on(colour)} if i in chosen else {"size": font},
                 opacity=0.65 if i in possible and i not in chosen else 1,
             )  # fmt: skip
             if i in chosen and label:
                 fig.write(
-                    x=c, y=y + tall / 2, yanchor="bottom", yshift=2, text=text.literal(label),
+                    x=x, y=y + tall / 2, yanchor="bottom", yshift=2, text=text.literal(label),
                     font={"size": max(16, font - 4)},
                 )  # fmt: skip
-            if c:
-                _arrow(fig, (c - 1 + half, y), (c - half, y))
+            if i != row[0]:
+                _arrow(fig, (x - half - _ARROW, y), (x - half, y))
     if frame:
         y = -(tall + gap)
-        fig.shape("rect", x0=-0.52, x1=len(rows[1]) - 1 + 0.52, y0=y - tall / 2 - 0.35, y1=y + tall / 2 + 0.62,
+        fig.shape("rect", x0=0.1 - side, x1=ends[-1] + side - 0.1, y0=y - tall / 2 - 0.35, y1=y + tall / 2 + 0.62,
             line={"color": GREY, "width": 2}, layer="below",
         )  # fmt: skip
         fig.write(
-            x=len(rows[1]) - 0.5, y=y + tall / 2 + 0.62, xanchor="right", yanchor="top", xshift=-4,
+            x=ends[-1] + side - 0.1, y=y + tall / 2 + 0.62, xanchor="right", yanchor="top", xshift=-4,
             text=text.literal(block), font={"size": max(16, font - 4)},
         )  # fmt: skip
         # From the end of the first row, down and back to the block's first box.
-        last, turn = len(steps) - 1, -(tall / 2 + 0.25)
-        fig.shape("path", path=f"M {last},{-tall / 2} L {last},{turn} L 0,{turn}", line={"color": GREY, "width": 2})
-        _arrow(fig, (0, turn), (0, y + tall / 2))
+        first, last, turn = centres[len(steps)], centres[len(steps) - 1], -(tall / 2 + 0.25)
+        way = f"M {last},{-tall / 2} L {last},{turn} L {first},{turn}"
+        fig.shape("path", path=way, line={"color": GREY, "width": 2})
+        _arrow(fig, (first, turn), (first, y + tall / 2))
     return fig.figure()
+
+
+def _breadth(label: str) -> float:
+    """How wide a label is, bold or not, in sizes of the font."""
+    label = text.short(label, 24)
+    extra = sum(0.36 if c in _WIDE else -0.24 if c in _NARROW else 0.0 for c in label)
+    return 0.56 * text.width(label) + extra
 
 
 def _arrow(fig: Sketch, start: tuple[float, float], end: tuple[float, float]) -> None:
