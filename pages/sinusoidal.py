@@ -39,6 +39,7 @@ else:
         f"vectors = sinusoidal.table(torch.arange(len(trace.ids)), {wide}, {settings})\n"
     )
 frequencies = f"sinusoidal.frequencies({wide}, {base:g}, {layout or 'interleaved'!r})"
+plan = layout or "interleaved"
 turns = measure.wavelengths(found.frequencies)
 fastest, slowest = float(turns[0]), float(turns[-1])
 
@@ -52,7 +53,7 @@ if part == "Vectors":
         panel.say(
             *sinusoidal.notice(page.trace.effect if found.own else sinusoidal.Add(found.added), page.positions),
             "Read a column downwards: a wave. Read a row: the one vector that says this position.",
-            formula=sinusoidal.FORMULA,
+            formula=sinusoidal.formula(base, plan),
             note=sinusoidal.PAPER,
         )
 
@@ -81,7 +82,7 @@ elif part == "Wavelengths":
             f"The fastest pair turns once in {fastest:.2f} tokens, the slowest once in {slowest:,.0f}.",
             f"Within this text of {seq:,} tokens, {turned} of {len(found.frequencies)} pairs make a full turn; the "
             "others move slowly enough to tell early from late.",
-            formula=r"\lambda_i = 2\pi \cdot 10000^{2i/d}",
+            formula=rf"\lambda_i = 2\pi \cdot {sinusoidal.exponent(base, plan)}",
         )
 
 elif part == "Similarity":
@@ -115,7 +116,8 @@ elif part == "Similarity":
         panel.say(
             f"{near}Farthest apart here, {int(read.distance[-1]):,} tokens: {float(read.mean[-1]):.3f}.",
             "It depends on the distance alone, not on where the two stand: moving both changes nothing.",
-            formula=r"c_{p,q} = \tfrac{2}{d}\sum_i \cos((p-q)\,\omega_i),\quad \omega_i = 10000^{-2i/d}",
+            formula=r"c_{p,q} = \tfrac{2}{d}\sum_i \cos((p-q)\,\omega_i),"
+            rf"\quad \omega_i = 1 / {sinusoidal.exponent(base, plan)}",
         )
 
 else:

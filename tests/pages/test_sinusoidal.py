@@ -47,6 +47,21 @@ def test_width_base_and_layout_are_controls():
     np.testing.assert_allclose(app.heat(figure), np.concatenate([want[:, 0::2], want[:, 1::2]], 1), atol=1e-6)
 
 
+@pytest.mark.parametrize("part", PARTS[:3])
+@pytest.mark.parametrize(
+    ("layout", "base", "shown"),
+    [
+        ("model's", "10,000", "10000^{2i/d}"),
+        ("halves", "100", "100^{2i/d}"),
+        ("MusicGen's", "1,000,000", "1000000^{i/(d/2-1)}"),
+    ],
+)
+def test_the_formula_is_that_of_the_layout_and_base(part, layout, base, shown):
+    (said,) = app.show("sinusoidal", waves=part, layout=layout, base=base).latex
+    assert shown in said.value
+    assert base == "10,000" or "10000^" not in said.value
+
+
 def test_wavelengths_run_from_two_pi_to_the_last_pair():
     width = tinput.open_model(NAMES[0]).trace("x").block_input.shape[1]
     at = app.show("sinusoidal", waves="Wavelengths")

@@ -26,15 +26,26 @@ from torch import Tensor
 from .effects import Add, Effect
 from .spelling import D_MODEL, pick, size, text_part
 
-__all__ = ["LAYOUTS", "frequencies", "notice", "predict", "recognise", "table", "variants", "wavelengths"]
+__all__ = [
+    "LAYOUTS",
+    "exponent",
+    "formula",
+    "frequencies",
+    "notice",
+    "predict",
+    "recognise",
+    "table",
+    "variants",
+    "wavelengths",
+]
 
 NAME = "sinusoidal"
 LABEL = "Sinusoidal"
 COLOUR = "#0072B2"
 INJECTION = "added to the embedding"
 FORMULA = (
-    r"\mathrm{PE}_{p,2i} = \sin\!\left(p / 10000^{2i/d}\right), \quad"
-    r" \mathrm{PE}_{p,2i+1} = \cos\!\left(p / 10000^{2i/d}\right)"
+    r"\mathrm{PE}_{p,\,2i} = \sin\!\left(p / 10000^{2i/d}\right), \quad"
+    r" \mathrm{PE}_{p,\,2i+1} = \cos\!\left(p / 10000^{2i/d}\right)"
 )
 PAPER = "Vaswani et al. 2017, section 3.5"
 
@@ -55,6 +66,25 @@ def frequencies(width: int, base: float = 10000.0, layout: str = "interleaved") 
         return base ** (-2 * pair / width)
     pair = torch.arange(width // 2, dtype=torch.float64)
     return base ** (-pair / max(len(pair) - 1, 1))
+
+
+def exponent(base: float = 10000.0, layout: str = "interleaved") -> str:
+    """LaTeX of what pair i's position is divided by: `frequencies` upside down, for a vector of an even width d."""
+    _check(1, layout)
+    power = "2i/d" if layout in ("interleaved", "halves") else "i/(d/2-1)"
+    return f"{base:.10g}^{{{power}}}"
+
+
+def formula(base: float = 10000.0, layout: str = "interleaved") -> str:
+    """LaTeX of a layout's vectors: FORMULA is the paper's. Raises ValueError for an unknown layout."""
+    under = exponent(base, layout)
+    if layout == "interleaved":
+        return FORMULA.replace(exponent(), under)
+    first, second = (r"\cos", r"\sin") if layout == "musicgen" else (r"\sin", r"\cos")
+    return (
+        rf"\mathrm{{PE}}_{{p,\,i}} = {first}(p\,\omega_i), \quad"
+        rf" \mathrm{{PE}}_{{p,\,d/2+i}} = {second}(p\,\omega_i), \quad \omega_i = 1 / {under}"
+    )
 
 
 def wavelengths(width: int, base: float = 10000.0, layout: str = "interleaved") -> Tensor:
