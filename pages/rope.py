@@ -20,10 +20,6 @@ else:
 
 part = kit.choose("Look at", ["Angles", "Dials", "Wavelengths", "q and k", "Scores", "Pairing", "Scaling"], key="turn")
 OTHERS = ("dynamic", "yarn", "llama3")
-TURN = (  # rope.FORMULA without the matrix, which is wider than the column of words
-    r"x'_a = x_a \cos p\theta_i - x_b \sin p\theta_i, \quad x'_b = x_b \cos p\theta_i + x_a \sin p\theta_i, \quad"
-    r" \theta_i = \theta^{-2i/d}"
-)
 NO_QK = f"q and k could not be recorded before the rotation: {turned.reason or 'this model has no attention'}."
 
 if part == "Angles":
@@ -49,7 +45,7 @@ if part == "Angles":
         panel.say(
             *rope.notice(effect, page.positions),
             "The left columns spin within a few tokens; the right ones hardly move: seconds and hours of one clock.",
-            formula=TURN,
+            formula=rope.FORMULA,
             note=rope.PAPER,
         )
 
@@ -132,7 +128,7 @@ elif part == "q and k":
                 f"{turned.layout}.",
                 f"Length of the last token's {which}: {float(one[-1]):.4g} before, {float(two[-1]):.4g} after.",
                 "The first token keeps its vector: position 0 is no turn at all." if page.place[0] == 0 else "",
-                formula=TURN,
+                formula=rope.FORMULA,
             )
 
 elif part == "Scores":

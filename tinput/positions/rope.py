@@ -52,9 +52,8 @@ LABEL = "RoPE"
 COLOUR = "#CC79A7"
 INJECTION = "rotation of q and k"
 FORMULA = (
-    r"\begin{pmatrix} x'_a \\ x'_b \end{pmatrix} = "
-    r"\begin{pmatrix} \cos p\theta_i & -\sin p\theta_i \\ \sin p\theta_i & \cos p\theta_i \end{pmatrix}"
-    r"\begin{pmatrix} x_a \\ x_b \end{pmatrix}, \quad \theta_i = \theta^{-2i/d}"
+    r"x'_a = x_a \cos p\theta_i - x_b \sin p\theta_i, \quad x'_b = x_b \cos p\theta_i + x_a \sin p\theta_i, \quad"
+    r" \theta_i = \theta^{-2i/d}"
 )
 PAPER = "Su et al. 2021, equations 14 to 16"
 

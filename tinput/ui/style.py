@@ -48,6 +48,10 @@ _CSS = """
 .empty p { margin: 0; }
 .marked { font-size: 1.15rem; line-height: 2.1; white-space: pre-wrap; overflow-wrap: anywhere; }
 .marked span { border-radius: .25rem; padding: .15rem .05rem; unicode-bidi: isolate; }
+/* A formula is as large as its column lets it be, and what is wider still can be scrolled, and seen to. */
+.stMarkdown:has(.katex-display) { container-type: inline-size; width: 100%; }
+.katex-display > .katex { font-size: min(1.21em, 7.1cqi); }
+.katex-display { overflow-x: auto; scrollbar-width: thin; }
 .stage { margin: .5rem 0 .35rem; font-size: 1rem; }
 .facts { border-collapse: collapse; width: 100%; font-size: 1rem; }
 .facts th, .facts td { text-align: left; padding: .35rem .8rem .35rem 0; vertical-align: top; overflow-wrap: anywhere;
