@@ -136,6 +136,31 @@ def test_a_text_too_long_for_a_link_stays_in_the_session(page, app_url):
     page.wait_for_selector("text=The text, token by token")
     assert text.input_value() == "word " * 1_000
     assert "text=" not in page.url
+    text.fill("short again")
+    text.press("Control+Enter")
+    page.wait_for_url("**text=short+again**")
+    page.reload()
+    expect(text).to_have_value("short again", timeout=60_000)
+    text.fill("and on")
+    text.press("Control+Enter")
+    page.wait_for_url("**text=and+on**")
+
+
+def test_the_first_page_answers_by_its_name_too(page, app_url):
+    page.goto(f"{app_url}/{HOME}?text=a+cat")
+    drawn(page, 2)
+    assert page.get_by_text("Page not found").count() == 0
+    expect(page.get_by_label("Text", exact=True)).to_have_value("a cat")
+
+
+@pytest.mark.parametrize("large", ["false", "true"])
+def test_formulas_fit_their_column(page, app_url, large):
+    for name, more in ((HOME, {}), ("side_by_side", {"compare": "What each injects", "other": "tinput/sinusoidal"})):
+        go(page, app_url, name, model="tinput/rope", large=large, **more)
+        page.wait_for_selector(".katex-display", timeout=60_000)
+        page.wait_for_function(
+            "[...document.querySelectorAll('.katex-display')].every(e => e.scrollWidth <= e.clientWidth + 3)"
+        )
 
 
 def test_a_typed_path_that_is_no_folder(page, app_url):

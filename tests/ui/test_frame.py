@@ -81,6 +81,9 @@ def test_long_text_is_cut_and_said_and_not_in_the_link():
     assert "text" not in at.query_params
     assert any("too long for a link" in element.proto.body for element in at.sidebar.get("html"))
     assert at.text_area(key="text").value == text
+    at.text_area(key="text").set_value("short again").run()
+    assert at.query_params["text"] == "short again"
+    assert app.words(at).count("Shown:") == 0
 
 
 def test_a_table_shorter_than_the_text_is_shown_as_far_as_it_goes():

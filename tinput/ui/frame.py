@@ -21,6 +21,7 @@ PAGES = {
     "side_by_side": "Side by side",
     "architectures": "Architectures",
 }
+HOME = "pipeline"  # the page of the bare address
 
 
 def set_text(text: str) -> None:
@@ -35,6 +36,11 @@ def sidebar() -> None:
     )
     text = st.session_state.get("text")
     fits = len(quote_plus(text or "", errors="replace")) <= LINK_LIMIT
+    if fits and not st.session_state.get("linked", True):
+        # After a text that no link holds: Streamlit writes into the address bar what is set here, not what was typed
+        # while the box was not bound.
+        st.session_state["text"] = text
+    st.session_state["linked"] = fits
     st.text_area("Text", kit.DEFAULT_TEXT, height=150, key="text", bind="query-params" if fits else None)
     if not fits:
         st.html(literal.paragraphs(["This text is too long for a link: the address bar does not hold it."], "note"))
@@ -55,13 +61,13 @@ def sidebar() -> None:
 
 
 st.set_page_config(page_title="tinput", page_icon=str(Path(__file__).with_name("icon.svg")), layout="wide")
-page = st.navigation(
-    [
-        st.Page(f"../../pages/{name}.py", title=title, url_path=name, default=name == "pipeline")
-        for name, title in PAGES.items()
-    ],
-    position="top",
-)
+pages = [
+    st.Page(f"../../pages/{name}.py", title=title, url_path="home" if name == HOME else name, default=name == HOME)
+    for name, title in PAGES.items()
+]
+# Streamlit answers for the first page at the bare address alone; by its name too it is a page that no menu shows.
+pages.append(st.Page(f"../../pages/{HOME}.py", title=PAGES[HOME], url_path=HOME, visibility="hidden"))
+page = st.navigation(pages, position="top")
 with st.sidebar:
     sidebar()
 st.html(style.css(kit.large()))  # after the switch: a link may have set it
