@@ -78,7 +78,7 @@ NOT_MATCHED = {
     "inkling2_text": "no formula yet",
     "inkling_text": "no formula yet",
     "longformer": "differs from transformers",  # padded to its window
-    "longt5": "the recording did not reach",
+    "longt5": "the recording did not get through",
     "reformer": "the table is needed",  # it is learned in two factors
     "xlnet": "no formula yet",
 }
