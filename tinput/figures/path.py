@@ -13,7 +13,7 @@ from tinput.figures.style import Sketch
 __all__ = ["path"]
 
 _ROOM = 530  # pixels that the picture has beside the sidebar and the words of a 1280 wide window
-_AROUND, _ARROW = 0.9, 1.1  # what a box has around its label, and the arrow between two, in sizes of the font
+_AROUND, _ARROW = 0.75, 0.95  # what a box has around its label, and the arrow between two, in sizes of the font
 _NARROW, _WIDE = frozenset(" ,.·ilIjtfr"), frozenset("mwMW")
 
 
@@ -47,7 +47,7 @@ def path(
             centres.append(edge + halves[i])
             edge += 2 * halves[i] + _ARROW
     ends = [centres[row[-1]] + halves[row[-1]] for row in rows if row]
-    side = 0.6  # between the boxes and the frame, and a little outside of it
+    side = 0.45  # between the boxes and the frame, and a little outside of it
     widest = max(ends) + 2 * side
     font = max(14, min(26 if large else 20, int(_ROOM / widest)))
     tall, gap = 1.0, 1.05
