@@ -1,7 +1,5 @@
 """What has the model learned about its positions?"""
 
-import torch
-
 from tinput import figures, measure
 from tinput.positions import learned, sinusoidal
 from tinput.ui import given, kit
@@ -51,7 +49,7 @@ if part == "Similarity":
     with kit.panel("How alike two positions are") as panel:
         one, two = look("cosine")
         figure = figures.panels(
-            Window(torch.stack([one, two]), places, places, table.step, table.step),
+            Window.stacked([one, two], places, table.step),
             [own, f"{other} of the same size"],
             row_title="position",
             column_title="position",

@@ -32,6 +32,11 @@ class Window:
     row_step: int = 1
     column_step: int = 1
 
+    @classmethod
+    def stacked(cls, panels: list[Tensor], index: Tensor, step: int = 1) -> Window:
+        """Square panels (n, n) of the same rows and columns, one a lead: (panel, n, n). index: (n,) int64."""
+        return cls(torch.stack(panels), index, index, step, step)
+
     @property
     def note(self) -> str:
         """What was left out, in words; empty when nothing was."""
