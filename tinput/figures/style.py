@@ -177,7 +177,7 @@ def draw_axis(fig: Sketch, letter: str, axis: Axis, *, large: bool, room: float,
             style.setdefault("nticks", 12)
         fig.set(**{f"{letter}axis": style})
         return
-    cut = 16 if letter == "y" else 12
+    cut = 16 if letter == "y" else 13
     shown = [text.literal(label, cut) for label in axis.labels]
     step = text.every(len(shown), room / (font * 1.3))
     if letter == "x":

@@ -87,11 +87,16 @@ def _text(row: Row) -> str:
     return f"{said} {' '.join(row.get('schemes', ()))}".casefold()
 
 
+def short(label: str) -> str:
+    """A scheme's label as it fits under a bar: "Relative bias" for "Relative bias (T5)"."""
+    return label.split(" (")[0].removesuffix(" table")
+
+
 def counts(rows: Sequence[Row]) -> tuple[list[str], list[int], list[str]]:
-    """Label, number of rows and colour of each scheme that a row is named by, most first; what is not had last."""
+    """Short label, number and colour of each scheme that a row is named by, most first; what is not had comes last."""
     number = Counter(row["schemes"][0] for row in rows if "reason" not in row)
     ranked = [name for name, _ in number.most_common()]
-    labels, values = [words.label(name) for name in ranked], [number[name] for name in ranked]
+    labels, values = [short(words.label(name)) for name in ranked], [number[name] for name in ranked]
     colours = [SCHEMES[name].COLOUR if name in SCHEMES else kit.GREY for name in ranked]
     if missing := sum("reason" in row for row in rows):
         labels, values, colours = [*labels, _NOT_HAD], [*values, missing], [*colours, kit.GREY]
