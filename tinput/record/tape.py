@@ -273,14 +273,6 @@ class Tape(TorchFunctionMode):
                     todo.append(index)
         return [self.ops[index] for index in sorted(seen)]
 
-    def users(self, among: list[Op]) -> dict[int, list[Op]]:
-        """For each operation, those of `among` that read its result."""
-        users: dict[int, list[Op]] = {}
-        for op in among:
-            for index in op.inputs:
-                users.setdefault(index, []).append(op)
-        return users
-
     def past_layout(self, op: Op) -> Op:
         """The operation behind pure rearrangements."""
         while op.name in LAYOUT and op.inputs:
