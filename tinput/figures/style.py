@@ -85,9 +85,6 @@ class Axis:
             for label, position in zip(self.labels, positions, strict=True)
         ]
 
-    def plural(self) -> str:
-        return _plural(self.title.split(",")[0].split(" (")[0])
-
 
 class Sketch:
     """A figure in the making, in plain dicts: Plotly checks every property that is set on its own objects, which for a
