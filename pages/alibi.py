@@ -1,8 +1,8 @@
 """How does each head pay less attention to what is farther away?"""
 
-from tinput import figures, measure
+from tinput import figures
 from tinput.positions import alibi
-from tinput.ui import given, kit
+from tinput.ui import given, injected, kit
 
 page = kit.start("How does each head pay less attention to what is farther away?", about=alibi)
 trace, large, seq = page.trace, kit.large(), page.seq
@@ -87,38 +87,9 @@ elif part == "Attention weights":
     with kit.panel("Attention with and without the bias") as panel:
         head = kit.number("Head", key="head", high=count - 1)
         heads, name = bias_of(symmetric=not causal)
-        both = given.weights(page, head, heads)
-        if both is None:
-            kit.sentences(f"q and k were not recorded: {trace.attention_reason or 'this model has no attention'}.")
-        else:
-            without, with_bias, masked = both
-            quantile = given.weights_quantile(page)
-            figure = figures.panels(
-                [without, with_bias],
-                ["without the bias", "with the bias"],
-                page.labels,
-                page.labels,
-                value_title="attention weight",
-                scale="sequential",
-                quantile=quantile,
-                masked=masked,
-                across=2,
-                note="the model's own scores",
-                large=large,
-            )
-            code = (
-                f"{LINES}attention = trace.attention\n"
-                f"scores, mask = attention.scores[{head}].tensor(), attention.mask[{head}].tensor()\n"
-                f"bias = {name}[{head}].tensor()\n"
-                "without = measure.attention_weights(scores, mask=mask)\n"
-                "with_bias = measure.attention_weights(scores, bias, mask=mask)\n"
-                "figures.panels([without, with_bias], ['without the bias', 'with the bias'],\n"
-                f"               masked=mask < 0, scale='sequential', quantile={quantile:g}, across=2)"
-            )
-            page.show(figure, "weights", code=code)
-            far, near = (float(measure.mean_distance(weights)) for weights in both[:2])
+        if compared := injected.show_weights(page, head, heads, LINES, name):
             panel.say(
-                f"Head {head} looks {far:.2f} tokens away on average without the bias, {near:.2f} with it.",
+                compared,
                 f"Its slope is {float(slopes[head]):.3g}: each token farther away costs that much of the score, "
                 f"and divides the weight by {float(slopes[head].exp()):.3g}.",
                 formula=r"w = \mathrm{softmax}\!\left(\tfrac{q k^\top}{\sqrt d} - m_h\,|q - k|\right)",

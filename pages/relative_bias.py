@@ -1,8 +1,8 @@
 """What does the model add to a score for each distance?"""
 
-from tinput import figures, measure
+from tinput import figures
 from tinput.positions import relative_bias
-from tinput.ui import given, kit
+from tinput.ui import given, injected, kit
 
 page = kit.start("What does the model add to a score for each distance?", about=relative_bias)
 trace, large, seq = page.trace, kit.large(), page.seq
@@ -129,37 +129,10 @@ elif table is not None:
     else:
         with kit.panel("Attention with and without the bias") as panel:
             head = kit.number("Head", key="head", high=count - 1)
-            both = given.weights(page, head, heads)
-            if both is None:
-                kit.sentences(f"q and k were not recorded: {trace.attention_reason or 'this model has no attention'}.")
-            else:
-                without, with_bias, masked = both
-                quantile = given.weights_quantile(page)
-                figure = figures.panels(
-                    [without, with_bias],
-                    ["without the bias", "with the bias"],
-                    page.labels,
-                    page.labels,
-                    value_title="attention weight",
-                    scale="sequential",
-                    quantile=quantile,
-                    masked=masked,
-                    across=2,
-                    note="the model's own scores",
-                    large=large,
-                )
-                code = (
-                    f"{LINES}attention = trace.attention\n"
-                    f"scores, mask = attention.scores[{head}].tensor(), attention.mask[{head}].tensor()\n"
-                    "without = measure.attention_weights(scores, mask=mask)\n"
-                    f"with_bias = measure.attention_weights(scores, attention.bias[{head}].tensor(), mask=mask)\n"
-                    "figures.panels([without, with_bias], ['without the bias', 'with the bias'],\n"
-                    f"               masked=mask < 0, scale='sequential', quantile={quantile:g}, across=2)"
-                )
-                page.show(figure, "weights", code=code if heads.own else "")
-                far, near = (float(measure.mean_distance(weights)) for weights in both[:2])
+            bias = "attention.bias" if heads.own else ""
+            if compared := injected.show_weights(page, head, heads, LINES, bias):
                 panel.say(
-                    f"Head {head} looks {far:.2f} tokens away on average without the bias, {near:.2f} with it.",
+                    compared,
                     "The rest of the difference between the two pictures is the model's own q and k.",
                     formula=r"w = \mathrm{softmax}\!\left(q k^\top + b_{\mathrm{bucket}(k-q)}\right)",
                 )

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from tinput import figures
+from tinput import figures, measure
 from tinput.positions import Add, Bias, Content, Rotate
+from tinput.ui import given, kit
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from tinput.record import LayerEffect
     from tinput.ui.kit import Page
 
-__all__ = ["common_limits", "picture"]
+__all__ = ["common_limits", "picture", "show_weights"]
 
 HEADS = 8  # at most so many heads side by side
 
@@ -96,3 +97,43 @@ def _hidden(page: Page, scores: Tensor) -> Tensor | None:
 
 
 TURN = 6.283185307179586
+
+
+def show_weights(page: Page, head: int, heads: given.Heads, lines: str, bias: str) -> str:
+    """Attention weights of a head without and with a bias, side by side; the sentence that compares them.
+
+    lines: what the code shown starts with; bias: the code of the bias, (heads, query, key), empty for no code
+    The sentence is empty where q and k were not recorded: then the page says so.
+    """
+    both = given.weights(page, head, heads)
+    if both is None:
+        reason = page.trace.attention_reason or "this model has no attention"
+        kit.sentences(f"q and k were not recorded: {reason}.")
+        return ""
+    without, with_bias, masked = both
+    quantile = given.weights_quantile(page)
+    figure = figures.panels(
+        [without, with_bias],
+        ["without the bias", "with the bias"],
+        page.labels,
+        page.labels,
+        value_title="attention weight",
+        scale="sequential",
+        quantile=quantile,
+        masked=masked,
+        across=2,
+        note="the model's own scores",
+        large=kit.large(),
+    )
+    code = (
+        f"{lines}attention = trace.attention\n"
+        f"scores, mask = attention.scores[{head}].tensor(), attention.mask[{head}].tensor()\n"
+        f"bias = {bias}[{head}].tensor()\n"
+        "without = measure.attention_weights(scores, mask=mask)\n"
+        "with_bias = measure.attention_weights(scores, bias, mask=mask)\n"
+        "figures.panels([without, with_bias], ['without the bias', 'with the bias'],\n"
+        f"               masked=mask < 0, scale='sequential', quantile={quantile:g}, across=2)"
+    )
+    page.show(figure, "weights", code=code if bias else "")
+    far, near = (float(measure.mean_distance(weights)) for weights in (without, with_bias))
+    return f"Head {head} looks {far:.2f} tokens away on average without the bias, {near:.2f} with it."
