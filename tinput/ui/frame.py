@@ -4,23 +4,24 @@ from pathlib import Path
 from urllib.parse import quote_plus
 
 import streamlit as st
+from streamlit.navigation.page import Page as StreamlitPage
 
 from tinput.ui import examples, kit, literal, sources, style
 
 LINK_LIMIT = 4_000  # bytes of text in a link; browsers and proxies refuse much longer addresses
 
-PAGES = {
-    "pipeline": "Pipeline",
-    "tokens": "Tokens",
-    "embeddings": "Embeddings",
-    "sinusoidal": "Sinusoidal",
-    "learned": "Learned",
-    "rope": "RoPE",
-    "alibi": "ALiBi",
-    "relative_bias": "Relative bias",
-    "side_by_side": "Side by side",
-    "architectures": "Architectures",
+SECTIONS = {  # as the menu shows them, each page's file and title; those under "" stand in the bar itself
+    "": {"pipeline": "Pipeline", "tokens": "Tokens", "embeddings": "Embeddings"},
+    "Schemes": {
+        "sinusoidal": "Sinusoidal",
+        "learned": "Learned",
+        "rope": "RoPE",
+        "alibi": "ALiBi",
+        "relative_bias": "Relative bias",
+    },
+    "Compare": {"side_by_side": "Side by side", "architectures": "Architectures"},
 }
+PAGES = {name: title for section in SECTIONS.values() for name, title in section.items()}
 HOME = "pipeline"  # the page of the bare address
 
 
@@ -61,14 +62,18 @@ def sidebar() -> None:
 
 
 st.set_page_config(page_title="tinput", page_icon=str(Path(__file__).with_name("icon.svg")), layout="wide")
-pages = [
-    st.Page(f"../../pages/{name}.py", title=title, url_path="home" if name == HOME else name, default=name == HOME)
-    for name, title in PAGES.items()
-]
+
+
+def page(name: str, title: str) -> StreamlitPage:
+    path = "home" if name == HOME else name
+    return st.Page(f"../../pages/{name}.py", title=title, url_path=path, default=name == HOME)
+
+
+pages = {title: [page(*item) for item in section.items()] for title, section in SECTIONS.items()}
 # Streamlit answers for the first page at the bare address alone; by its name too it is a page that no menu shows.
-pages.append(st.Page(f"../../pages/{HOME}.py", title=PAGES[HOME], url_path=HOME, visibility="hidden"))
-page = st.navigation(pages, position="top")
+pages[""].append(st.Page(f"../../pages/{HOME}.py", title=PAGES[HOME], url_path=HOME, visibility="hidden"))
+chosen = st.navigation(pages, position="top")
 with st.sidebar:
     sidebar()
 st.html(style.css(kit.large()))  # after the switch: a link may have set it
-page.run()
+chosen.run()
