@@ -25,6 +25,7 @@ ORDER = (
     {"pipeline"},
     {"twins"},
     {"tokens", "measure"},
+    {"align"},
     {"models"},
     {"record"},
     {"agree"},
