@@ -25,11 +25,25 @@ from torch import Tensor
 from transformers import CONFIG_MAPPING, PreTrainedModel
 
 import tinput
+from tests import options
 from tinput.models.skeleton import Skeleton
 from tinput.open import scheme_of
 from tinput.record import Anatomy, Stack, survey
 
-__all__ = ["TYPES", "Outcome", "anatomy", "build", "check", "configuration", "expected", "found", "full", "skeleton"]
+__all__ = [
+    "ENTRIES",
+    "OPTIONS",
+    "TYPES",
+    "Outcome",
+    "anatomy",
+    "build",
+    "check",
+    "configuration",
+    "expected",
+    "found",
+    "full",
+    "skeleton",
+]
 
 transformers.utils.logging.disable_progress_bar()
 transformers.utils.logging.set_verbosity_error()
@@ -39,6 +53,9 @@ _KEPT: dict[str, tuple[str, dict[str, Any], list[str]]] = json.loads(
 )
 TYPES = tuple(_KEPT)
 """Every model type there is a configuration for."""
+OPTIONS = tuple(options.OPTIONS)
+"""Other configurations of some of them, by name: "falcon (alibi)"."""
+ENTRIES = (*TYPES, *OPTIONS)
 
 
 # --- what does not work yet, by name, with a part of the reason given for it; a test fails when one works again
@@ -94,9 +111,10 @@ NO_ATTENTION = {
 
 
 def configuration(kind: str) -> Any:
-    """transformers' configuration object of a type, with its class named."""
-    class_name, config, _ = _KEPT[kind]
-    made = CONFIG_MAPPING[kind].from_dict(copy.deepcopy(config))
+    """transformers' configuration object of a type, or of an option of one, with its class named."""
+    base, changes, _ = options.OPTIONS.get(kind, (kind, {}, None))
+    class_name, config, _ = _KEPT[base]
+    made = CONFIG_MAPPING[base].from_dict(copy.deepcopy(config | changes))
     made.architectures = [class_name]
     return made
 
@@ -106,7 +124,8 @@ def build(kind: str, *, seed: int = 0) -> PreTrainedModel:
     torch.manual_seed(seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = getattr(transformers, _KEPT[kind][0])(configuration(kind)).eval()
+        config = configuration(kind)
+        model = getattr(transformers, config.architectures[0])(config).eval()
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.requires_grad:
@@ -126,8 +145,8 @@ def anatomy(kind: str) -> Anatomy:
 
 
 def expected(kind: str) -> list[str]:
-    """What is kept of `found`."""
-    return _KEPT[kind][2]
+    """What is kept of `found`; for an option, what is known of it."""
+    return options.OPTIONS[kind][2] if kind in options.OPTIONS else _KEPT[kind][2]
 
 
 def found(kind: str) -> list[str]:

@@ -10,9 +10,9 @@ import torch
 
 from tests import tiny
 from tests.oracle import STACKS, checkpoint, open_model, some_ids
-from tinput.agree import tolerance
+from tinput.agree import effects, tolerance
 from tinput.open import Model
-from tinput.positions import SCHEMES
+from tinput.positions import SCHEMES, Rotate
 
 NOTHING_TO_COMPARE = {"xlnet", "deberta-v2-relative", "mamba"}
 
@@ -114,7 +114,6 @@ def rope(theta: float = 1e4, **more: Any) -> dict[str, Any]:
         ("deepseek_v3", {"qk_rope_head_dim": 16}),
         ("opt", {"max_position_embeddings": 127}),
         ("bart", {"max_position_embeddings": 129}),
-        ("mpt", {"attn_config": {"alibi_bias_max": 9}}),
         ("t5", {"relative_attention_max_distance": 64}),
         ("t5", {"relative_attention_num_buckets": 16}),
     ],
@@ -158,6 +157,86 @@ def test_one_wrong_effect_of_two_is_red(monkeypatch):
     wrong = {**right, "full_attention": {**right["full_attention"], "rope_theta": 999_000.0}}
     told(monkeypatch, rope_parameters=wrong)
     assert made.trace(some_ids(40)).agreement.ok is False
+
+
+@pytest.mark.parametrize("name", ["llama", "gptj", "gpt_neox", "deepseek_v3", "cohere2", "qwen3"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_wrong_pairing_is_red(name, dtype, tmp_path):
+    """The angles are the same; only q, turned in the wrong pairs, tells."""
+    tiny.build(name).to(getattr(torch, dtype)).save_pretrained(tmp_path)
+    trace = open_model(tmp_path).trace(ids=some_ids(20), dtype="checkpoint")
+    right, attention = trace.textbook[0], trace.attention
+    assert effects(trace.effect, right, trace.positions, attention).ok is True
+    other = {"half": "interleaved", "interleaved": "half"}[right.layout]
+    wrong = dataclasses.replace(right, layout=other)
+    agreement = effects(trace.effect, wrong, trace.positions, attention)
+    assert agreement.ok is False
+    assert f"in pairs that are {other}, is not the model's q" in agreement.message
+    assert agreement.max_abs_diff == pytest.approx(
+        float((SCHEMES[trace.scheme].rotate_by(attention.q_before.float(), right.cos, right.sin, other, right.start)
+               - attention.q.float()).abs().max()), rel=0.2
+    )  # fmt: skip
+
+
+def test_a_pairing_found_wrong_by_the_recorder_is_red(monkeypatch):
+    """The whole way: a recorder that names the other pairing has its trace in red."""
+    from tinput.record import trace as recorder
+
+    made = checkpoint("llama")
+    rotation = recorder._rotation
+
+    def other(*args):
+        return dataclasses.replace(rotation(*args), layout="interleaved")
+
+    monkeypatch.setattr(recorder, "_rotation", other)
+    assert made.trace(some_ids(20)).agreement.ok is False
+
+
+def test_a_norm_after_the_rotation_is_no_disagreement(tmp_path):
+    """Llama 4 norms q after it was turned: then the turned q is not looked at."""
+    from tests.record.test_anatomy import other
+
+    sizes = {"num_key_value_heads": 2, "head_dim": 16, "intermediate_size_mlp": 96, "num_local_experts": 2}
+    trace = other(tmp_path, "llama4_text", "Llama4ForCausalLM", attention_chunk_size=8, **sizes).trace(some_ids(9))
+    assert isinstance(trace.effect, Rotate)
+    assert trace.agreement.ok is True
+
+
+def test_a_formula_given_wrong_is_compared_like_a_traces_own():
+    trace = checkpoint("bloom").trace(some_ids(9))
+    rows, columns = torch.arange(9), torch.arange(9)
+    alibi = SCHEMES["alibi"]
+    for convention, ok in (("by_key", True), ("distance", False)):
+        bias = alibi.bias(rows, columns, alibi.slopes(4), convention)
+        agreement = effects(trace.effect, type(trace.effect)(bias), rows)
+        assert agreement.ok is ok
+        assert agreement.max_abs_diff == float((bias - trace.effect.scores).abs().max())
+
+
+@pytest.mark.parametrize(
+    ("said", "ignored"),
+    [
+        ({"alibi_bias_max": 16}, "alibi_bias_max of 16 is ignored, it is 8"),
+        ({"alibi": False}, "alibi = false is ignored"),
+    ],
+)
+def test_a_setting_that_transformers_ignores_is_said(said, ignored):
+    agreement = checkpoint("mpt", attn_config=said).trace(some_ids(9)).agreement
+    assert agreement.ok is True
+    assert f"matches transformers (by_last_key; the configuration's {ignored}), " in agreement.message
+
+
+def test_a_table_stored_in_bfloat16_is_compared_with_rounded_sinusoids(tmp_path, monkeypatch):
+    """Run in float32, and what the file holds is rounded: the formula rounded alike gives the very same."""
+    tiny.build("distilbert-sinusoidal").to(torch.bfloat16).save_pretrained(tmp_path)
+    model = open_model(tmp_path)
+    agreement = model.trace(ids=some_ids(40)).agreement
+    assert agreement.ok is True
+    assert agreement.max_abs_diff == 0
+    assert agreement.tolerance < 0.005
+    predict = SCHEMES["sinusoidal"].predict
+    monkeypatch.setattr(SCHEMES["sinusoidal"], "predict", lambda *a, **k: type(e := predict(*a, **k))(e.vectors * 1.02))
+    assert model.trace(ids=some_ids(40)).agreement.ok is False
 
 
 def test_a_scheme_without_a_formula_is_said_to_be_so(monkeypatch):

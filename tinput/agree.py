@@ -2,7 +2,11 @@
 
 How near is near enough: two correct float32 computations of cos(p f) part company as p grows, so cos, sin, vectors and
 biases agree when max |difference| <= 1e-6 * max |recorded| + max(position) * 2^-23. What a model rounds to bfloat16 or
-float16 as the last step may be half a step of that dtype off besides.
+float16 as the last step may be half a step of that dtype off besides; a computed table that a file holds in such a
+dtype is compared with the formula's values rounded to it.
+
+Of a rotation the angles say nothing of the pairs that they turn. So the recorded q before the rotation is turned by the
+formula, in its pairs, and must be the recorded q after it, wherever the model does nothing else to q in between.
 """
 
 from __future__ import annotations
@@ -15,10 +19,11 @@ import torch
 from torch import Tensor
 
 from tinput.positions import SCHEMES, Add, Bias, Effect, Nothing, Rotate
-from tinput.record import LayerEffect, Recording
+from tinput.positions.rope import rotate_by
+from tinput.record import Attention, LayerEffect, Recording
 from tinput.record.injection import pairs
 
-__all__ = ["Agreement", "Clues", "compare", "tolerance"]
+__all__ = ["Agreement", "Clues", "compare", "effects", "tolerance"]
 
 
 @dataclass(frozen=True)
@@ -72,6 +77,15 @@ def compare(found: Recording, seq: int, clues: Clues) -> tuple[tuple[Effect | No
     return textbook, "; ".join(dict.fromkeys(reasons)), _agreement(answers, clues.own)
 
 
+def effects(recorded: Effect, textbook: Effect, positions: Tensor, attention: Attention | None = None) -> Agreement:
+    """How far one effect is from another that a formula gave, right or wrong: what `compare` says of a trace's.
+
+    positions: (seq,) int64, those that both are made of; attention: the layer that a recorded rotation turned, if q is
+    to be looked at too
+    """
+    return _agreement([_answer_of(recorded, textbook, positions, attention, None)], own=False)
+
+
 @dataclass(frozen=True, eq=False)
 class _Answer:
     effect: Effect | None
@@ -100,13 +114,62 @@ def _answer(layer: LayerEffect, found: Recording, positions: Tensor, clues: Clue
             continue
         if effect is None:
             continue
-        difference, allowed, reason = _difference(layer.effect, effect, positions)
-        if reason:
-            refused = reason
-        if best is None or difference < (best.difference or 0.0):
-            named = "" if variant == variants[0] else variant  # the usual one goes without saying
-            best = _Answer(effect, difference, allowed, named, reason)
+        named = "" if variant == variants[0] else variant  # the usual one goes without saying
+        answer = _answer_of(layer.effect, effect, positions, _attention(layer, found), layer.stored, named)
+        if best is None or (answer.difference or 0.0) < (best.difference or 0.0):
+            best = answer
     return best or _Answer(None, reason=refused)
+
+
+def _attention(layer: LayerEffect, found: Recording) -> Attention | None:
+    """The recorded attention layer, if this effect reaches it."""
+    return found.attention if found.attention is not None and found.attention.layer in layer.layers else None
+
+
+def _answer_of(
+    recorded: Effect,
+    textbook: Effect,
+    positions: Tensor,
+    attention: Attention | None,
+    stored: torch.dtype | None,
+    variant: str = "",
+) -> _Answer:
+    difference, allowed, reason = _difference(recorded, textbook, positions, stored)
+    if not reason and difference <= allowed and isinstance(textbook, Rotate) and attention is not None:
+        turned = _turned(textbook, attention, allowed)
+        if turned is not None and turned[0] > turned[1]:
+            difference, allowed = turned
+            reason = f"q turned by the formula, in pairs that are {textbook.layout}, is not the model's q"
+    return _Answer(textbook, difference, allowed, variant, reason)
+
+
+def _turned(textbook: Rotate, attention: Attention, allowed: float) -> tuple[float, float] | None:
+    """How far q turned by the formula is from the model's q, and what is allowed.
+
+    None where q is not to be had, or was normed or scaled besides: a rotation keeps every length but for the magnitude,
+    whatever the pairs.
+    """
+    if attention.q_before is None or attention.q_before.shape[1] != textbook.cos.shape[0]:
+        return None
+    before, after = attention.q_before.float(), attention.q.float()
+    stop = textbook.start + textbook.rotary_dim
+    if stop > before.shape[-1]:
+        return None
+    magnitude = torch.hypot(textbook.cos[:, :1], textbook.sin[:, :1])  # (seq, 1)
+    length = torch.cat((before[..., : textbook.start], magnitude * before[..., textbook.start : stop]), dim=-1)
+    length = torch.cat((length, before[..., stop:]), dim=-1).norm(dim=-1)
+    if not torch.allclose(length, after.norm(dim=-1), rtol=_LENGTH, atol=_LENGTH):
+        return None
+    ways = (
+        rotate_by(before, textbook.cos, sign * textbook.sin, textbook.layout, textbook.start)
+        for sign in (1, -1)  # some models turn the other way round, which the recorder notes
+    )
+    difference = min(float((way - after).abs().max()) for way in ways)
+    step = torch.finfo(attention.q.dtype).eps
+    return difference, float(before.abs().max()) * (2 * allowed + 2 * step + 1e-6)
+
+
+_LENGTH = 2e-2  # bfloat16 keeps lengths as well as this
 
 
 def _given(layer: LayerEffect, found: Recording, clues: Clues) -> dict[str, Any]:
@@ -132,8 +195,13 @@ def _given(layer: LayerEffect, found: Recording, clues: Clues) -> dict[str, Any]
     return given
 
 
-def _difference(recorded: Effect, textbook: Effect, positions: Tensor) -> tuple[float, float, str]:
-    """The largest difference, what is allowed, and a reason where the two cannot be laid side by side."""
+def _difference(
+    recorded: Effect, textbook: Effect, positions: Tensor, stored: torch.dtype | None
+) -> tuple[float, float, str]:
+    """The largest difference, what is allowed, and a reason where the two cannot be laid side by side.
+
+    stored: the dtype in which a file holds the table that was recorded, if it is one
+    """
     if type(recorded) is not type(textbook):
         what = f"the model injects {type(recorded).__name__}, the formula {type(textbook).__name__}"
         return float("inf"), 0.0, what
@@ -150,7 +218,10 @@ def _difference(recorded: Effect, textbook: Effect, positions: Tensor) -> tuple[
         rotary = recorded.rotary_dim
         sides = [(pairs(recorded.cos, rotary), textbook.cos), (pairs(recorded.sin, rotary), textbook.sin)]
     elif isinstance(recorded, Add) and isinstance(textbook, Add):
-        sides = [(recorded.vectors, textbook.vectors)]
+        mine, theirs = recorded.vectors, textbook.vectors
+        if stored is not None and stored.itemsize < mine.itemsize:
+            mine, theirs = mine.to(stored), theirs.to(stored)
+        sides = [(mine, theirs)]
     elif isinstance(recorded, Bias) and isinstance(textbook, Bias):
         sides = [(recorded.scores, textbook.scores)]
     else:

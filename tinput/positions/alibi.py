@@ -116,9 +116,24 @@ def recognise(effect: type, looked_up: bool = False, bend: float | None = None) 
     return effect is Bias and not looked_up and bend is not None and bend < 0.05
 
 
-def variants(config: Mapping[str, Any]) -> tuple[str, ...]:  # noqa: ARG001 - one signature for all schemes
-    """What a configuration leaves open: the convention, and Falcon's rounding and division."""
-    return (*CONVENTIONS, "symmetric", "bfloat16", "bfloat16 / sqrt(d_head)")
+def variants(config: Mapping[str, Any]) -> tuple[str, ...]:
+    """What a configuration leaves open: the convention, and Falcon's rounding and division.
+
+    And whether it is followed at all: transformers' MPT has ALiBi with the paper's 8 whatever its `attn_config` says.
+    """
+    names = (*CONVENTIONS, "symmetric", "bfloat16", "bfloat16 / sqrt(d_head)")
+    if (pick(config, "attn_config") or {}).get("alibi") is False:
+        names = tuple(f"{name}; the configuration's alibi = false is ignored" for name in names)
+    said = _bias_max(config)
+    return names if said == 8 else (*names, *(f"{name}{_NOT_USED.format(said)}" for name in names))
+
+
+_NOT_USED = "; the configuration's alibi_bias_max of {} is ignored, it is 8"
+
+
+def _bias_max(config: Mapping[str, Any]) -> float:
+    config = text_part(config)
+    return pick(config, "alibi_bias_max") or pick(pick(config, "attn_config") or {}, "alibi_bias_max") or 8
 
 
 def predict(
@@ -136,14 +151,15 @@ def predict(
     variant: one of `variants(config)`; "distance" if ""
         "bfloat16": Falcon's, by key, the slope and the product rounded to bfloat16
         "bfloat16 / sqrt(d_head)": the same as transformers' sdpa path adds it, divided like the scores
+        one with "is ignored" in it: that before the semicolon, with the paper's slopes
     Raises ValueError for another variant, or where no number of heads is said. Source: Press et al. 2022, section 3.
     """
     if variant not in ("", *variants(config)):
         raise ValueError(f"unknown variant {variant!r}: choose one of {', '.join(variants(config))}")
     config = text_part(config)
     count = heads or size(config, HEADS, "how many heads it has")
-    bias_max = pick(config, "alibi_bias_max") or pick(pick(config, "attn_config") or {}, "alibi_bias_max") or 8
-    slope = slopes(count, bias_max=bias_max)
+    variant, _, ignored = variant.partition(";")
+    slope = slopes(count, bias_max=8 if "alibi_bias_max" in ignored else _bias_max(config))
     key = positions if keys in (None, len(positions)) else torch.arange(keys)
     if variant.startswith("bfloat16"):
         rounded = (slope.bfloat16()[:, None] * key).float()  # (heads, key)

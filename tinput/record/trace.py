@@ -16,7 +16,7 @@ from tinput.models.skeleton import Skeleton
 from tinput.positions.effects import Add, Bias, Content, Effect, Nothing, Rotate
 from tinput.record.anatomy import Anatomy, Injection, Stack, find
 from tinput.record.attention import Attention, attention_of
-from tinput.record.front import AttentionCall, Front, run
+from tinput.record.front import AttentionCall, Block, Front, run
 from tinput.record.injection import Entry, before_block, in_attention, pairs
 from tinput.record.layouts import by_position, sequence_first
 from tinput.record.stages import Stage, stages_of
@@ -24,9 +24,10 @@ from tinput.record.tape import Op
 
 if TYPE_CHECKING:
     from tinput.agree import Agreement
+    from tinput.models.weights import ModuleWeights
     from tinput.tokens import Tokens
 
-__all__ = ["LayerEffect", "Trace", "record"]
+__all__ = ["LayerEffect", "Trace", "reach", "record"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +38,7 @@ class LayerEffect:
     reason: why `effect` is None where it could not be recorded
     positions: (seq,) int64, those that this effect is made of, or None where none are seen: MPNet's table counts past
     pads, its bias does not
+    stored: the dtype in which the file holds a table of computed vectors, where it holds one
     """
 
     layers: tuple[int, ...]
@@ -45,6 +47,7 @@ class LayerEffect:
     table: str | None = None
     reason: str = ""
     positions: Tensor | None = None
+    stored: torch.dtype | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,6 +178,43 @@ def record(
     name_scheme: Injection -> the scheme's name
     Raises BadIds, BadFile, NotRecorded.
     """
+    front, block, call = reach(skeleton, anatomy, stack, ids, positions)
+    seq, wanted = len(ids), stack.first_attention
+    added = before_block(front, block)
+    inside = in_attention(front, call) if call is not None else []
+    notes: list[str] = []
+    block_input, note = sequence_first(block.input, seq)
+    if note:
+        notes.append(f"Block input: {note}.")
+    for injection in stack.injections:
+        if injection.effect is Rotate and injection.fit is None:
+            notes.append("How the rotation pairs dimensions was not found; it is shown as halves.")
+        elif injection.fit is not None and injection.fit.sign < 0:
+            notes.append("Each pair turns the other way round: by minus the angle.")
+    if torch.isnan(block_input).any():
+        raise NotRecorded(
+            "The block input has values that are not numbers: the checkpoint holds NaN, or a weight was missed."
+        )
+    attention, reason = _attention(front, stack, call, inside, wanted)
+    effects = _effects(front, stack, added, inside, call, attention, positions, seq, name_scheme, skeleton.weights)
+    used = next((effect.positions for effect in effects if effect.positions is not None), None)
+    used = used if positions is None else positions.clone()
+    return Recording(
+        stack, used, stages_of(front, block), block_input.detach().clone(), effects, attention, reason, tuple(notes)
+    )
+
+
+# A first layer with positions further down needs every layer before it loaded and run: not worth it past this one.
+FARTHEST = 4
+
+
+def reach(
+    skeleton: Skeleton, anatomy: Anatomy, stack: Stack, ids: Tensor, positions: Tensor | None = None
+) -> tuple[Front, Block, AttentionCall | None]:
+    """Runs the model's front on ids (seq,): the run, the stack's first block, and the attention call that is traced.
+
+    Raises BadIds, BadFile, NotRecorded.
+    """
     decoder = stack is not anatomy.stacks[0]
     wanted = stack.first_attention
 
@@ -192,34 +232,7 @@ def record(
         raise front.refused or NotRecorded(
             f"The forward pass did not reach a first block ({front.error or 'none was entered'})."
         )
-    block, seq = blocks[0], len(ids)
-    call = _call(front, stack, wanted)
-    added = before_block(front, block)
-    inside = in_attention(front, call) if call is not None else []
-    notes: list[str] = []
-    block_input, note = sequence_first(block.input, seq)
-    if note:
-        notes.append(f"Block input: {note}.")
-    for injection in stack.injections:
-        if injection.effect is Rotate and injection.fit is None:
-            notes.append("How the rotation pairs dimensions was not found; it is shown as halves.")
-        elif injection.fit is not None and injection.fit.sign < 0:
-            notes.append("Each pair turns the other way round: by minus the angle.")
-    if torch.isnan(block_input).any():
-        raise NotRecorded(
-            "The block input has values that are not numbers: the checkpoint holds NaN, or a weight was missed."
-        )
-    attention, reason = _attention(front, stack, call, inside, wanted)
-    effects = _effects(front, stack, added, inside, call, attention, positions, seq, name_scheme)
-    used = next((effect.positions for effect in effects if effect.positions is not None), None)
-    used = used if positions is None else positions.clone()
-    return Recording(
-        stack, used, stages_of(front, block), block_input.detach().clone(), effects, attention, reason, tuple(notes)
-    )
-
-
-# A first layer with positions further down needs every layer before it loaded and run: not worth it past this one.
-FARTHEST = 4
+    return front, blocks[0], _call(front, stack, wanted)
 
 
 def _unreached(anatomy: Anatomy, stack: Stack) -> list[str]:
@@ -260,6 +273,7 @@ def _effects(
     given: Tensor | None,
     seq: int,
     name_scheme: Any,
+    weights: ModuleWeights | None,
 ) -> tuple[LayerEffect, ...]:
     layer = call.block.number if call is not None and call.block is not None else None
     found = []
@@ -286,11 +300,19 @@ def _effects(
             reason += f": {front.error.rstrip('.')}" if front.error else ""
         carrier = entry.carriers[0] if entry is not None else next(_found(front, injection), None)
         used = None if carrier is None else _positions(front, carrier, tables, given, seq)
-        found.append(LayerEffect(injection.layers, effect, name_scheme(injection), injection.table, reason, used))
+        stored = _stored(weights, entry) if injection.computed else None
+        found.append(
+            LayerEffect(injection.layers, effect, name_scheme(injection), injection.table, reason, used, stored)
+        )
     if not found:
         layers = tuple(range(stack.n_layers))
         return (LayerEffect(layers, Nothing(), name_scheme(None)),)
     return tuple(found)
+
+
+def _stored(weights: ModuleWeights | None, entry: Entry | None) -> torch.dtype | None:
+    table = None if entry is None else entry.table
+    return weights.dtype(table) if weights is not None and table is not None and weights.has(table) else None
 
 
 def _vectors(value: Tensor, seq: int) -> Tensor:
