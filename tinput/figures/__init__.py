@@ -2,9 +2,10 @@
 
 Every figure is untitled (the page has the heading), transparent, readable in the light and the dark theme, and
 carries in `layout.meta` its `description` (the alt text) and its `note` (dtype, what was left out).
-`large=True` sets the type for a lecture room. `to_csv` exports what a figure shows.
+`large=True` sets the type for a lecture room. `to_csv` and `to_npz` export what a figure shows.
 """
 
+from tinput.figures.arrays import to_npz
 from tinput.figures.colour import OKABE_ITO, limits
 from tinput.figures.curves import bars, lines, stacked
 from tinput.figures.dials import dials
@@ -30,5 +31,6 @@ __all__ = [
     "similarity",
     "stacked",
     "to_csv",
+    "to_npz",
     "weights",
 ]

@@ -32,7 +32,7 @@ def to_csv(fig: go.Figure, header: Mapping[str, Any] | Sequence[str] = ()) -> st
     for line in lines:
         out.write("# " + " ".join(str(line).split()) + "\n")
     writer = csv.writer(out, lineterminator="\n")
-    heat = [trace for trace in _traces(fig) if trace.type == "heatmap"]
+    heat = heatmaps(fig)
     if heat:
         writer.writerows(_matrix(fig, heat))
     elif "steps" in about:
@@ -47,13 +47,11 @@ def _matrix(fig: go.Figure, traces: Sequence[Any]) -> Iterator[list[str]]:
     several = len(traces) > 1
     for number, trace in enumerate(traces):
         z = np.asarray(trace.z)
-        rows, columns = _places(trace, "y", z.shape[0]), _places(trace, "x", z.shape[1])
+        rows, columns = places(trace, "y", z.shape[0]), places(trace, "x", z.shape[1])
         cells = [[_number(value) if np.isfinite(value) else "" for value in line] for line in z]
-        for mark in _traces(fig):
-            if mark.meta in ("NaN", "inf"):  # cells that are marked in place of a colour
-                for i, j in zip(np.searchsorted(rows, mark.y), np.searchsorted(columns, mark.x), strict=True):
-                    cells[i][j] = mark.meta
-        row_names, column_names = _names(fig, trace, "y", rows), _names(fig, trace, "x", columns)
+        for i, j, mark in marks(fig, trace):
+            cells[i][j] = mark
+        row_names, column_names = names(fig, trace, "y", rows), names(fig, trace, "x", columns)
         if number == 0:
             head = _heads(fig, trace, "y", row_names)
             yield (
@@ -65,6 +63,21 @@ def _matrix(fig: go.Figure, traces: Sequence[Any]) -> Iterator[list[str]]:
             yield ([plain(trace.name)] if several else []) + name + line
 
 
+def heatmaps(fig: go.Figure) -> list[Any]:
+    """The figure's heatmaps, first to last."""
+    return [trace for trace in _traces(fig) if trace.type == "heatmap"]
+
+
+def marks(fig: go.Figure, trace: Any) -> Iterator[tuple[int, int, str]]:
+    """(row, column, "NaN" or "inf") of each cell of a heatmap that is marked in place of a colour."""
+    z = np.asarray(trace.z)
+    rows, columns = places(trace, "y", z.shape[0]), places(trace, "x", z.shape[1])
+    for mark in _traces(fig):
+        if mark.meta in ("NaN", "inf"):
+            at = np.searchsorted(rows, mark.y), np.searchsorted(columns, mark.x)
+            yield from ((int(i), int(j), mark.meta) for i, j in zip(*at, strict=True))
+
+
 def _points(fig: go.Figure) -> Iterator[list[str]]:
     shown = [t for t in _traces(fig) if t.type in ("scatter", "bar") and (t.hoverinfo != "skip" or t.meta == "band")]
     if not shown:
@@ -72,7 +85,7 @@ def _points(fig: go.Figure) -> Iterator[list[str]]:
     several = len(shown) > 1
     for number, trace in enumerate(shown):
         y = np.asarray(trace.y)
-        columns = [(trace, letter, _names(fig, trace, letter, _places(trace, letter, len(y)))) for letter in "xy"]
+        columns = [(trace, letter, names(fig, trace, letter, places(trace, letter, len(y)))) for letter in "xy"]
         point = None if trace.hovertext is None else [_split(plain(words)) for words in trace.hovertext]
         extra = trace.meta["columns"] if isinstance(trace.meta, Mapping) else []
         if number == 0:
@@ -103,7 +116,7 @@ def _heads(fig: go.Figure, trace: Any, letter: str, names: list[list[str]]) -> l
     return [plain(title.split("<br>")[0]), "position"][: len(names[0])]
 
 
-def _names(fig: go.Figure, trace: Any, letter: str, places: Any) -> list[list[str]]:
+def names(fig: go.Figure, trace: Any, letter: str, places: Any) -> list[list[str]]:
     """What stands on the axis at each place: [token, position], [words], or [number]."""
     axis = _axis(fig, trace, letter)
     kept = meta(fig).get({"y": "rows", "x": "columns"}[letter])
@@ -121,7 +134,8 @@ def _split(words: str) -> list[str]:
     return [found[1], found[2]] if found else [words.removeprefix("position ")]
 
 
-def _places(trace: Any, letter: str, n: int) -> Any:
+def places(trace: Any, letter: str, n: int) -> Any:
+    """Where the n rows ("y") or columns ("x") of a trace lie on their axis, (n,)."""
     if trace[letter] is not None:
         return np.asarray(trace[letter])
     start, step = trace[f"{letter}0"], trace[f"d{letter}"]
