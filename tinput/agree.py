@@ -20,10 +20,10 @@ from torch import Tensor
 
 from tinput.positions import SCHEMES, Add, Bias, Effect, Nothing, Rotate
 from tinput.positions.rope import rotate_by
-from tinput.record import Attention, LayerEffect, Recording
+from tinput.record import Attention, LayerEffect, Recording, Trace
 from tinput.record.injection import pairs
 
-__all__ = ["Agreement", "Clues", "compare", "effects", "tolerance"]
+__all__ = ["Agreement", "Clues", "compare", "effects", "formula", "tolerance"]
 
 
 @dataclass(frozen=True)
@@ -86,6 +86,24 @@ def effects(recorded: Effect, textbook: Effect, positions: Tensor, attention: At
     return _agreement([_answer_of(recorded, textbook, positions, attention, None)], own=False)
 
 
+def formula(layer: LayerEffect, found: Recording | Trace, seq: int, clues: Clues) -> Callable[[Tensor], Effect]:
+    """The formula that gives what was recorded, as a function of the positions: (seq,), whole or not, -> the effect.
+
+    Raises ValueError, with a reason, where no formula does; the function does for positions that have no value.
+    """
+    positions = torch.arange(seq) if layer.positions is None else layer.positions
+    answer, scheme = _answer(layer, found, positions, clues), SCHEMES.get(layer.scheme)
+    if answer.effect is None or scheme is None:
+        raise ValueError(answer.reason or "the textbook has no formula for what this model does")
+    if answer.difference is not None and answer.allowed is not None and answer.difference > answer.allowed:
+        raise ValueError(
+            f"the formula differs from what was recorded by {answer.difference:.2g}, more than {answer.allowed:.2g}"
+        )
+    given = {key: value for key, value in _given(layer, found, clues).items() if key != "keys"}
+    variant = answer.variant or scheme.variants(clues.config)[0]
+    return lambda at: scheme.predict(clues.config, at, variant=variant, **given)
+
+
 @dataclass(frozen=True, eq=False)
 class _Answer:
     effect: Effect | None
@@ -95,7 +113,7 @@ class _Answer:
     reason: str = ""
 
 
-def _answer(layer: LayerEffect, found: Recording, positions: Tensor, clues: Clues) -> _Answer:
+def _answer(layer: LayerEffect, found: Recording | Trace, positions: Tensor, clues: Clues) -> _Answer:
     """The published variant of the scheme's formula that comes nearest to what was recorded."""
     scheme = SCHEMES.get(layer.scheme)
     if layer.effect is None:
@@ -121,7 +139,7 @@ def _answer(layer: LayerEffect, found: Recording, positions: Tensor, clues: Clue
     return best or _Answer(None, reason=refused)
 
 
-def _attention(layer: LayerEffect, found: Recording) -> Attention | None:
+def _attention(layer: LayerEffect, found: Recording | Trace) -> Attention | None:
     """The recorded attention layer, if this effect reaches it."""
     return found.attention if found.attention is not None and found.attention.layer in layer.layers else None
 
@@ -172,7 +190,7 @@ def _turned(textbook: Rotate, attention: Attention, allowed: float) -> tuple[flo
 _LENGTH = 2e-2  # bfloat16 keeps lengths as well as this
 
 
-def _given(layer: LayerEffect, found: Recording, clues: Clues) -> dict[str, Any]:
+def _given(layer: LayerEffect, found: Recording | Trace, clues: Clues) -> dict[str, Any]:
     """What the recording knows and the configuration may not say: sizes, the table, the direction."""
     given: dict[str, Any] = {}
     given["layer"] = layer.layers[0] if layer.layers else None

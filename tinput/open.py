@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from tinput.agree import Clues, compare
+from tinput.agree import Clues, compare, formula
 from tinput.errors import BadFile, BadIds, BadText, NotFound, NotRecorded, TooLong
 from tinput.models import files, tokenizers
 from tinput.models.skeleton import Skeleton
 from tinput.models.weights import Weights
-from tinput.positions import SCHEMES, Add, Bias, Content, Nothing, Rotate
-from tinput.record import Anatomy, Injection, Stack, Trace, record, survey
+from tinput.positions import SCHEMES, Add, Bias, Content, Effect, Nothing, Rotate
+from tinput.record import Anatomy, Injection, Instead, Stack, Trace, record, survey, with_vectors
 from tinput.tokens import Tokens, tokenize
 
 __all__ = ["UNKNOWN", "Model", "open_model"]
@@ -280,6 +280,28 @@ class Model:
             notes=found.notes,
             versions=_versions(),
         )
+
+    # --- what if
+
+    def formula(self, trace: Trace, effect: int = 0) -> Callable[[Tensor], Effect]:
+        """The formula behind one of a trace's effects: positions (seq,), whole or not, -> the effect there.
+
+        Raises NotRecorded where no formula gives what was recorded.
+        """
+        clues = self._clues(self._skeleton(torch.float32), self.stack(trace.stack))
+        try:
+            return formula(trace.effects[effect], trace, len(trace.ids), clues)
+        except ValueError as error:
+            raise NotRecorded(f"There is no formula to go by here: {error}.") from error
+
+    def with_vectors(self, trace: Trace, vectors: Tensor) -> Instead:
+        """What enters the first block, and q and k, had `vectors` (seq, width) been added in place of positions.
+
+        They go through the model's own operations from where it adds its positions; where it adds none, they are
+        added to what enters the block. Raises NotRecorded.
+        """
+        dtype = getattr(torch, trace.dtype)
+        return with_vectors(self._skeleton(dtype), self.anatomy, self.stack(trace.stack), trace.ids, vectors)
 
     def _clues(self, skeleton: Skeleton, stack: Stack) -> Clues:
         weights = skeleton.weights

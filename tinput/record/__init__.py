@@ -7,10 +7,12 @@ anatomy.py    the schemes of every layer, found without a weight
 stages.py     the steps from ids to the first block
 attention.py  q, k, scores and weights of the first attention layer
 trace.py      all of it together
+instead.py    the same with other vectors added in place of positions
 """
 
 from tinput.record.anatomy import Anatomy, Injection, Stack, survey
 from tinput.record.attention import Attention
+from tinput.record.instead import Instead, with_vectors
 from tinput.record.stages import Stage
 from tinput.record.trace import LayerEffect, Recording, Trace, record
 
@@ -18,6 +20,7 @@ __all__ = [
     "Anatomy",
     "Attention",
     "Injection",
+    "Instead",
     "LayerEffect",
     "Recording",
     "Stack",
@@ -25,4 +28,5 @@ __all__ = [
     "Trace",
     "record",
     "survey",
+    "with_vectors",
 ]

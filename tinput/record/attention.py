@@ -8,18 +8,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from tinput.positions.effects import Bias, Content, Rotate
 from tinput.record.front import AttentionCall, Front
-from tinput.record.injection import Entry, neutral, query_and_key, without_mask
+from tinput.record.injection import Entry, by_zero, query_and_key, without_mask
 from tinput.record.layouts import as_heads, as_scores, product_axes, repeated_heads
 from tinput.record.tape import CannotReplay, Op
 from tinput.window import Field
 
-__all__ = ["Attention", "attention_of", "position_share"]
+__all__ = ["Attention", "attention_of", "heads_of", "position_share", "products", "softmaxed"]
 
 # Models write "masked" as -inf, as the dtype's lowest number, or as -1e30; scores never get near the last.
 MASKED = -1e29
@@ -65,20 +66,12 @@ class Attention:
 
 def attention_of(front: Front, call: AttentionCall, entries: list[Entry]) -> Attention:
     """What one attention call was given and made. Raises ValueError for shapes that are not understood."""
-    raw_q, raw_k = query_and_key(call)
-    q4, k4 = product_axes(call, raw_q, raw_k)
-    q, k = as_heads(q4, front), as_heads(k4, front)
-    grouped = _was_copied(front, raw_k)
-    k = repeated_heads(k) if grouped else k
-    q_before, k_before, reason = q, k, ""
     rotation = next((entry for entry in entries if entry.kind is Rotate), None)
+    q, k = heads_of(front, call)
+    q_before, k_before, reason = q, k, ""
     if rotation is not None:
         try:
-            reader = call.product or call.op
-            plain_q, plain_k = (neutral(front, rotation, reader, raw) for raw in (raw_q, raw_k))
-            plain_q, plain_k = product_axes(call, plain_q, plain_k)
-            q_before, k_before = as_heads(plain_q, front), as_heads(plain_k, front)
-            k_before = repeated_heads(k_before) if grouped else k_before
+            q_before, k_before = heads_of(front, call, by_zero(rotation))
             if k_before.shape != k.shape:
                 k_before = k_before[:: k_before.shape[0] // k.shape[0]]
         except (CannotReplay, ValueError) as error:
@@ -86,10 +79,10 @@ def attention_of(front: Front, call: AttentionCall, entries: list[Entry]) -> Att
     heads, n_query, n_key = q.shape[0], q.shape[1], k.shape[1]
     scale = _scale(front, call, q)
     bias = _bias(front, call, entries, (heads, n_query, n_key))
-    scores = _scores(q.detach().clone(), k.detach().clone(), scale)
+    scores = products(q.detach().clone(), k.detach().clone(), scale)
     mask = _mask(call, scores, bias)
     if call.product is None:
-        weights, source, sinks = _softmax(scores, bias, mask), "computed", None
+        weights, source, sinks = softmaxed(scores, bias, mask), "computed", None
     else:
         value = as_scores(call.op.value, heads, n_query, call.op.value.shape[-1])
         sinks = None
@@ -112,6 +105,20 @@ def attention_of(front: Front, call: AttentionCall, entries: list[Entry]) -> Att
         sinks=sinks,
         before_reason=reason,
     )
+
+
+def heads_of(front: Front, call: AttentionCall, known: dict[int, Any] | None = None) -> tuple[Tensor, Tensor]:
+    """q (heads, seq, d_head) and k (kv_heads, seq, d_head) of a call, had some operations had other results (`known`).
+
+    Raises CannotReplay, and ValueError for shapes that are not understood.
+    """
+    raw_q, raw_k = query_and_key(call)
+    grouped = _was_copied(front, raw_k)
+    if known:
+        reader = call.product or call.op
+        raw_q, raw_k = (front.tape.replay_argument(reader, raw, known) for raw in (raw_q, raw_k))
+    q, k = (as_heads(raw, front) for raw in product_axes(call, raw_q, raw_k))
+    return q, repeated_heads(k) if grouped else k
 
 
 def _was_copied(front: Front, key: Tensor) -> bool:
@@ -252,7 +259,8 @@ def _infinite(hidden: Callable[[Tensor, Tensor], Tensor] | None, rows: Tensor, c
     return torch.zeros(where.shape, dtype=torch.float32).masked_fill_(where, -math.inf)
 
 
-def _scores(q: Tensor, k: Tensor, scale: float) -> Field:
+def products(q: Tensor, k: Tensor, scale: float) -> Field:
+    """scale * q k^T, (heads, query, key). q: (heads, seq, d_head); k: (kv_heads, seq, d_head)"""
     groups = q.shape[0] // k.shape[0]
 
     def at(rows: Tensor, columns: Tensor) -> Tensor:
@@ -265,16 +273,22 @@ def _scores(q: Tensor, k: Tensor, scale: float) -> Field:
     return Field((q.shape[0], q.shape[1], k.shape[1]), at, lead)
 
 
-def _softmax(scores: Field, bias: Field, mask: Field) -> Field:
+def softmaxed(scores: Field, bias: Field, mask: Field, sinks: Tensor | None = None) -> Field:
+    """softmax(scores + bias + mask) over the keys, (heads, query, key); sinks: (heads,), a score beside the keys."""
     n_key = scores.shape[-1]
 
-    def of(scores: Field, bias: Field, mask: Field) -> Callable[[Tensor, Tensor], Tensor]:
+    def of(scores: Field, bias: Field, mask: Field, sink: Tensor | None) -> Callable[[Tensor, Tensor], Tensor]:
         def at(rows: Tensor, columns: Tensor) -> Tensor:
             keys = torch.arange(n_key)  # a weight needs its whole row
             logits = scores.at(rows, keys) + bias.at(rows, keys) + mask.at(rows, keys)
-            weights = torch.softmax(logits, dim=-1)
+            if sink is not None:
+                logits = torch.cat((logits, sink[..., None, None].expand(*logits.shape[:-1], 1)), dim=-1)
+            weights = torch.softmax(logits, dim=-1)[..., :n_key]
             return weights if len(columns) == n_key else weights[..., columns]
 
         return at
 
-    return Field(scores.shape, of(scores, bias, mask), lambda head: of(scores[head], bias[head], mask[head]))
+    def one(head: int) -> Callable[[Tensor, Tensor], Tensor]:
+        return of(scores[head], bias[head], mask[head], None if sinks is None else sinks[head])
+
+    return Field(scores.shape, of(scores, bias, mask, sinks), one)

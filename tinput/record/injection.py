@@ -24,6 +24,7 @@ __all__ = [
     "Entry",
     "Fit",
     "before_block",
+    "by_zero",
     "fit_rotation",
     "in_attention",
     "neutral",
@@ -256,11 +257,12 @@ def neutral(front: Front, entry: Entry, op: Op, argument: Tensor | None = None) 
 
     Raises CannotReplay.
     """
-    known = _by_zero(entry)
+    known = by_zero(entry)
     return front.tape.replay(op, known) if argument is None else front.tape.replay_argument(op, argument, known)
 
 
-def _by_zero(entry: Entry) -> dict[int, Any]:
+def by_zero(entry: Entry) -> dict[int, Any]:
+    """What the operations of a rotation would give, by index, had it been by zero: cosines 1, sines 0."""
     known: dict[int, Any] = {}
     for op in entry.carriers:
         known[op.index] = torch.ones_like(op.value)  # for a complex factor: 1 + 0i
