@@ -15,7 +15,9 @@ from safetensors.torch import load_file, save_file
 
 from tests import tiny
 from tinput.errors import BadFile, BadIds
-from tinput.models.weights import ModuleWeights, Weights, read_header
+from tinput.models.headers import read_header
+from tinput.models.named import ModuleWeights
+from tinput.models.weights import Weights
 
 
 def on_meta(model: transformers.PreTrainedModel, **changes) -> transformers.PreTrainedModel:
@@ -478,7 +480,7 @@ def test_renamings_that_look_at_numbers_or_remember():
     """Those are given every key, in the loader's order; the others one key for all that differ in numbers alone."""
     from transformers.core_model_loading import GroupWeightRename, WeightRenaming, dot_natural_key
 
-    from tinput.models.weights import _renamed
+    from tinput.models.named import _renamed
 
     keys = ["h.10.norm.0.w", "h.2.norm.0.w", "h.2.norm.1.w", "h.2.norm.2.w", "h.7.w1"]
     asked = []

@@ -23,8 +23,9 @@ import torch
 from torch import Tensor, nn
 
 from tinput.errors import BadIds, BadModel, NotRecorded, Unknown
+from tinput.models.named import ModuleWeights
 from tinput.models.tree import map_tensors, tensors_in
-from tinput.models.weights import ModuleWeights, Weights
+from tinput.models.weights import Weights
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
