@@ -24,7 +24,7 @@ from tinput.record.tape import Op
 
 if TYPE_CHECKING:
     from tinput.agree import Agreement
-    from tinput.models.weights import ModuleWeights
+    from tinput.models.named import ModuleWeights
     from tinput.tokens import Tokens
 
 __all__ = ["LayerEffect", "Trace", "reach", "record"]
