@@ -14,8 +14,6 @@ from __future__ import annotations
 
 import contextlib
 import gzip
-import hashlib
-import json
 import re
 import secrets
 import socket
@@ -23,26 +21,23 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
+from tests.hub_answers import Reply, Repo, api, error, etag, on_cdn, ranged
 from tests.hub_client import TOKEN, Client, Outcome, client
 
 __all__ = ["TOKEN", "Client", "Fault", "Hub", "Outcome", "Repo", "Request", "client"]
 
 CHUNK = 1 << 16
-LARGE = 10_000_000  # bytes; files above it, and weights of any size, are on the CDN
-WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".gguf", ".h5", ".msgpack", ".model")
 NOT_COUNTED = "/api/agent-harnesses"  # huggingface_hub asks for it once a day, whatever the user does
+CACHED = re.compile(r"^/api/resolve-cache/models/((?:[^/]+/){2})")
 RESOLVE = re.compile(r"/(?P<repo>[^/]+(?:/[^/]+)?)/resolve/(?P<rev>[^/]+)/(?P<file>.+)")
 API = re.compile(
     r"/api/models/(?P<repo>[^/]+/[^/]+|[^/]+)(?:/(?P<what>revision|tree|refs|commits|discussions)(?P<rest>/.*)?)?"
 )
-RANGE = re.compile(r"bytes=(\d*)-(\d*)")
-PULL_REQUEST = re.compile(r"refs/pr/(\d+)")
 
 
 @dataclass
@@ -96,56 +91,6 @@ class Fault:
             and self.host in (None, request.host)
             and self.method in (None, request.method)
         )
-
-
-@dataclass
-class Repo:
-    """A repo: commits, newest last, each a folder; `refs` name them. `gated` and `private` let `readers` in alone."""
-
-    name: str
-    gated: bool = False
-    private: bool = False
-    readers: tuple[str, ...] = ()  # tokens
-    commits: dict[str, Path] = field(default_factory=dict)
-    refs: dict[str, str] = field(default_factory=dict)  # "main", a tag, "refs/pr/1" -> commit
-    titles: dict[str, str] = field(default_factory=dict)  # of pull requests, by ref
-
-    def push(self, folder: Path, ref: str = "main", *, title: str = "") -> str:
-        """A new commit of `ref` with the files of a folder, or a pull request ("refs/pr/1"); returns its id."""
-        commit = hashlib.sha1(f"{self.name} {ref} {len(self.commits)} {secrets.token_hex(8)}".encode()).hexdigest()
-        self.commits[commit], self.refs[ref], self.titles[ref] = folder, commit, title
-        return commit
-
-    @property
-    def commit(self) -> str:
-        return self.refs["main"]
-
-    def file(self, commit: str, name: str) -> Path | None:
-        folder = self.commits[commit].resolve()
-        path = folder / name
-        return path if ".." not in Path(name).parts and path.is_file() else None
-
-    def files(self, commit: str) -> Iterator[tuple[str, Path]]:
-        folder = self.commits[commit]
-        for path in sorted(folder.rglob("*")):
-            if path.is_file():
-                yield path.relative_to(folder).as_posix(), path
-
-
-@dataclass
-class Reply:
-    """What is sent: a status, headers, and bytes, or bytes `start` to `stop` of a file."""
-
-    status: int
-    headers: dict[str, str] = field(default_factory=dict)
-    body: bytes | Path = b""
-    start: int = 0
-    stop: int | None = None
-
-    @property
-    def length(self) -> int:
-        whole = len(self.body) if isinstance(self.body, bytes) else self.body.stat().st_size
-        return (whole if self.stop is None else self.stop) - self.start
 
 
 class Hub:
@@ -249,22 +194,20 @@ class Hub:
         if host == "cdn":
             return self._from_cdn(split.path, parse_qs(split.query), span)
         if token is not None and token not in self.tokens:
-            return _error(401, None, "Invalid credentials in Authorization header")
-        cached = split.path.startswith("/api/resolve-cache/models/")
-        path = (
-            re.sub(r"^/api/resolve-cache/models/((?:[^/]+/){2})", r"/\1resolve/", split.path) if cached else split.path
-        )
+            return error(401, None, "Invalid credentials in Authorization header")
+        path, cached = CACHED.subn(r"/\1resolve/", split.path)
         if found := RESOLVE.fullmatch(path):
-            return self._resolve(*map(unquote, found.group("repo", "rev", "file")), token, span, cached)
+            name, rev, file = map(unquote, found.group("repo", "rev", "file"))
+            return self._resolve(name, rev, file, token, span, bool(cached))
         if found := API.fullmatch(path):
             what, rest = found["what"] or "revision", unquote(found["rest"] or "")[1:]
             return self._api(unquote(found["repo"]), what, rest, token, parse_qs(split.query))
-        return _error(404, None, "Not Found")
+        return error(404, None, "Not Found")
 
     def _repo(self, name: str, token: str | None) -> Repo | Reply:
         repo = self.repos.get(name)
         if repo is None or (repo.private and token not in repo.readers):  # the two look the same from outside
-            return _error(401 if token is None else 404, "RepoNotFound", "Repository not found")
+            return error(401 if token is None else 404, "RepoNotFound", "Repository not found")
         return repo
 
     def _resolve(self, name: str, rev: str, file: str, token: str | None, span: str | None, cached: bool) -> Reply:
@@ -277,26 +220,26 @@ class Hub:
             ask = "You must have access to it and be authenticated to access it. Please log in."
             if token is not None:
                 ask = f"You are not in the authorized list. Visit {self.url}/{name} to ask for access."
-            return _error(401 if token is None else 403, "GatedRepo", f"Access to model {name} is restricted. {ask}")
+            return error(401 if token is None else 403, "GatedRepo", f"Access to model {name} is restricted. {ask}")
         commit = repo.refs.get(rev, rev)
         if commit not in repo.commits:
-            return _error(404, "RevisionNotFound", f"Invalid rev id: {rev}")
+            return error(404, "RevisionNotFound", f"Invalid rev id: {rev}")
         headers = {"X-Repo-Commit": commit, "Accept-Ranges": "bytes"}
         path = repo.file(commit, file)
         if path is None:
-            reply = _error(404, "EntryNotFound", "Entry not found")
+            reply = error(404, "EntryNotFound", "Entry not found")
             reply.headers |= headers
             return reply
-        etag = f'"{_digest(path, _stamp(path))}"'
-        if _on_cdn(path):
-            headers |= {"X-Linked-Size": str(path.stat().st_size), "X-Linked-Etag": etag}
+        tag = etag(path)
+        if on_cdn(path):
+            headers |= {"X-Linked-Size": str(path.stat().st_size), "X-Linked-Etag": tag}
             location = f"{self.cdn}/{name}/{commit}/{quote(file)}?Expires=1&Signature={self._signature}"
             return Reply(302, headers | {"Location": location}, b"Found. Redirecting")
         if self.resolve_cache and not cached:
-            headers |= {"X-Linked-Size": str(path.stat().st_size), "X-Linked-Etag": etag}
+            headers |= {"X-Linked-Size": str(path.stat().st_size), "X-Linked-Etag": tag}
             location = f"/api/resolve-cache/models/{name}/{commit}/{quote(file)}"
             return Reply(307, headers | {"Location": location}, b"Temporary Redirect")
-        return _ranged(path, headers | {"ETag": etag}, span)
+        return ranged(path, headers | {"ETag": tag}, span)
 
     def _from_cdn(self, path: str, query: dict[str, list[str]], span: str | None) -> Reply:
         name, commit, file = re.fullmatch(r"/(.+?)/([0-9a-f]{40})/(.+)", unquote(path)).groups()  # type: ignore
@@ -304,7 +247,7 @@ class Hub:
             return Reply(403, {"Content-Type": "application/xml"}, b"<Error><Code>AccessDenied</Code></Error>")
         found = self.repos[name].file(commit, file)
         assert found is not None, path
-        return _ranged(found, {"ETag": f'"{_digest(found, _stamp(found))}"', "Accept-Ranges": "bytes"}, span)
+        return ranged(found, {"ETag": etag(found), "Accept-Ranges": "bytes"}, span)
 
     def _api(self, name: str, what: str, rest: str, token: str | None, query: dict[str, list[str]]) -> Reply:
         if name in self.moved:
@@ -312,108 +255,7 @@ class Hub:
         repo = self._repo(name, token)
         if isinstance(repo, Reply):
             return repo
-        if what == "refs":
-            groups: dict[str, list] = {"branches": [], "tags": [], "converts": [], "pullRequests": []}
-            for ref, commit in repo.refs.items():
-                group, full = ("pullRequests", ref) if ref.startswith("refs/") else ("branches", f"refs/heads/{ref}")
-                groups[group].append({"name": ref.removeprefix("refs/pr/"), "ref": full, "targetCommit": commit})
-            return _json(groups)
-        if what == "discussions":
-            return _json(_discussions(repo))
-        rev, _, inside = rest.partition("/")
-        if PULL_REQUEST.fullmatch(rest):
-            rev, inside = rest, ""
-        commit = repo.refs.get(rev or "main", rev)
-        if commit not in repo.commits:
-            return _error(404, "RevisionNotFound", f"Invalid rev id: {rev}")
-        if what == "commits":
-            line = [commit] if commit == repo.commit else [commit, repo.commit]
-            blank = {"title": "", "message": "", "date": DATE, "authors": [{"user": "someone"}]}
-            return _json([{"id": one, **blank} for one in line])
-        if what == "tree":
-            found = [_entry(file, path) for file, path in repo.files(commit) if file.startswith(inside)]
-            return _json(
-                found if "recursive" in query else [e for e in found if "/" not in e["path"][len(inside) + 1 :]]
-            )
-        return _json(_model_info(repo, commit, blobs="blobs" in query))
-
-
-DATE = "2026-01-01T00:00:00.000Z"
-
-
-def _json(value: Any) -> Reply:
-    return Reply(200, {"Content-Type": "application/json; charset=utf-8"}, json.dumps(value).encode())
-
-
-def _error(status: int, code: str | None, message: str) -> Reply:
-    named = {"X-Error-Code": code} if code else {}
-    reply = _json({"error": message})
-    return Reply(status, reply.headers | named | {"X-Error-Message": message}, reply.body)
-
-
-def _ranged(path: Path, headers: dict[str, str], span: str | None) -> Reply:
-    """A file, or one range of it; several ranges in one request are answered with the file, as S3 does."""
-    size, asked = path.stat().st_size, RANGE.fullmatch(span or "")
-    if not asked or asked.groups() == ("", ""):
-        return Reply(200, headers, path, 0, size)
-    first, last = asked.groups()
-    start = int(first) if first else max(size - int(last), 0)
-    stop = min(int(last) + 1, size) if first and last else size
-    if start >= size or start >= stop:
-        return Reply(416, {"Content-Range": f"bytes */{size}"})
-    return Reply(206, headers | {"Content-Range": f"bytes {start}-{stop - 1}/{size}"}, path, start, stop)
-
-
-def _on_cdn(path: Path) -> bool:
-    return path.suffix in WEIGHTS or path.stat().st_size > LARGE
-
-
-def _stamp(path: Path) -> tuple[int, int]:
-    return path.stat().st_size, path.stat().st_mtime_ns
-
-
-@cache
-def _digest(path: Path, stamp: tuple[int, int]) -> str:
-    """sha256 of a file on the CDN (of its name and stamp where reading it takes long), git's sha1 of another."""
-    if not _on_cdn(path):
-        return hashlib.sha1(b"blob %d\0" % stamp[0] + path.read_bytes()).hexdigest()
-    if stamp[0] > 1 << 26:
-        return hashlib.sha256(f"{path} {stamp}".encode()).hexdigest()
-    return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-def _entry(file: str, path: Path) -> dict[str, Any]:
-    size, digest = path.stat().st_size, _digest(path, _stamp(path))
-    entry = {"type": "file", "path": file, "size": size, "oid": digest[:40]}
-    return entry | ({"lfs": {"oid": digest, "size": size, "pointerSize": 134}} if _on_cdn(path) else {})
-
-
-def _model_info(repo: Repo, commit: str, blobs: bool) -> dict[str, Any]:
-    """What the real one tells of a repo, to everybody even if it is gated; of its configuration this much."""
-    siblings: list[dict[str, Any]] = [{"rfilename": file} for file, _ in repo.files(commit)]
-    if blobs:
-        for sibling, (file, path) in zip(siblings, repo.files(commit), strict=True):
-            entry = _entry(file, path)
-            sibling |= {"size": entry["size"], "blobId": entry["oid"]}
-            if "lfs" in entry:
-                sibling["lfs"] = {"sha256": entry["lfs"]["oid"], "size": entry["size"], "pointerSize": 134}
-    config = {}
-    with contextlib.suppress(OSError, ValueError):
-        config = json.loads((repo.commits[commit] / "config.json").read_bytes())
-    told = {key: config[key] for key in ("architectures", "model_type") if isinstance(config, dict) and key in config}
-    flags = {"private": repo.private, "gated": "manual" if repo.gated else False, "disabled": False}
-    named = {"_id": commit[:24], "id": repo.name, "modelId": repo.name, "author": repo.name.split("/")[0]}
-    return named | {"sha": commit, "lastModified": DATE, "tags": [], "siblings": siblings, "config": told} | flags
-
-
-def _discussions(repo: Repo) -> dict[str, Any]:
-    found = [
-        {"title": repo.titles[ref], "num": int(number[1]), "status": "open", "isPullRequest": True, "createdAt": DATE}
-        | {"author": {"name": "SFconvertbot"}, "repo": {"name": repo.name, "type": "model"}}
-        for ref in repo.refs
-        if (number := PULL_REQUEST.fullmatch(ref))
-    ]
-    return {"discussions": found, "count": len(found), "start": 0}
+        return api(repo, what, rest, query)
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -446,7 +288,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _do(self) -> None:
         if self.path.startswith(NOT_COUNTED):
-            self._send(_error(404, None, "Not Found"), Request(self.host, self.command, self.path, None, False), None)
+            self._send(error(404, None, "Not Found"), Request(self.host, self.command, self.path, None, False), None)
             return
         hub, told = self.hub, self.headers.get("Authorization")
         shown = re.sub(r"\?Expires=.*", "", self.path)
