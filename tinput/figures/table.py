@@ -44,21 +44,19 @@ def to_csv(fig: go.Figure, header: Mapping[str, Any] | Sequence[str] = ()) -> st
 
 
 def _matrix(fig: go.Figure, traces: Sequence[Any]) -> Iterator[list[str]]:
-    several = len(traces) > 1
-    for number, trace in enumerate(traces):
+    several, last = len(traces) > 1, None
+    for trace in traces:
         z = np.asarray(trace.z)
         rows, columns = places(trace, "y", z.shape[0]), places(trace, "x", z.shape[1])
         cells = [[_number(value) if np.isfinite(value) else "" for value in line] for line in z]
         for i, j, mark in marks(fig, trace):
             cells[i][j] = mark
         row_names, column_names = names(fig, trace, "y", rows), names(fig, trace, "x", columns)
-        if number == 0:
-            head = _heads(fig, trace, "y", row_names)
-            yield (
-                (["panel"] if several else [])
-                + head
-                + [f"{name[0]} ({name[1]})" if len(name) == 2 else name[0] for name in column_names]
-            )
+        head = _heads(fig, trace, "y", row_names)
+        titles = head + [f"{name[0]} ({name[1]})" if len(name) == 2 else name[0] for name in column_names]
+        if titles != last:  # panels over the same columns share them
+            yield (["panel"] if several else []) + titles
+            last = titles
         for name, line in zip(row_names, cells, strict=True):
             yield ([plain(trace.name)] if several else []) + name + line
 
@@ -137,7 +135,8 @@ def _split(words: str) -> list[str]:
 def places(trace: Any, letter: str, n: int) -> Any:
     """Where the n rows ("y") or columns ("x") of a trace lie on their axis, (n,)."""
     if trace[letter] is not None:
-        return np.asarray(trace[letter])
+        found = np.asarray(trace[letter])
+        return (found[:-1] + found[1:]) / 2 if len(found) == n + 1 else found  # edges of cells: their middles
     start, step = trace[f"{letter}0"], trace[f"d{letter}"]
     return (0 if start is None else start) + np.arange(n) * (1 if step is None else step)
 
