@@ -30,7 +30,7 @@ ORDER = (
     {"record"},
     {"agree"},
     {"open"},
-    {"atlas", "behaviour"},
+    {"atlas", "behaviour", "surgery"},
     {"figures"},
     {"ui"},
     {"pages"},
@@ -59,6 +59,7 @@ SCHEMES = ("sinusoidal", "learned", "rope", "alibi", "relative_bias")  # "none" 
 MAY_NAME_SCHEMES = {
     "tinput/pipeline.py": "defaults of the public functions' arguments",
     "tinput/twins/": "the scheme of each bundled model, in its configuration",
+    "tinput/ui/lessons/": "each lesson is about some schemes, and leads to their pages",
     "tinput/ui/frame.py": "the list of pages, some of which carry a scheme's name",
 }
 

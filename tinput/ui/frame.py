@@ -1,12 +1,12 @@
 """The frame around every page: page settings, the sidebar with text and model, and the pages."""
 
 from pathlib import Path
-from urllib.parse import quote_plus
+from urllib.parse import quote_plus, urlencode
 
 import streamlit as st
 from streamlit.navigation.page import Page as StreamlitPage
 
-from tinput.ui import examples, kit, literal, sources, style
+from tinput.ui import examples, kit, literal, sources, style, takeaway, tools
 
 LINK_LIMIT = 4_000  # bytes of text in a link; browsers and proxies refuse much longer addresses
 
@@ -19,6 +19,7 @@ SECTIONS = {  # as the menu shows them, each page's file and title; those under 
         "alibi": "ALiBi",
         "relative_bias": "Relative bias",
     },
+    "Learn": {"lessons": "Lessons"},
     "Compare": {"side_by_side": "Side by side", "architectures": "Architectures"},
 }
 PAGES = {name: title for section in SECTIONS.values() for name, title in section.items()}
@@ -59,9 +60,19 @@ def sidebar() -> None:
     if by_path:
         st.html(literal.paragraphs(["Or type the path of a folder that holds a model."], "note"))
     st.toggle("Large type", key="large", bind="query-params")
+    st.toggle("Presenter", key="present", bind="query-params", help="No controls, large type; Esc ends it")
 
 
 st.set_page_config(page_title="tinput", page_icon=str(Path(__file__).with_name("icon.svg")), layout="wide")
+
+
+def stop_presenting() -> None:
+    st.session_state["present"] = False
+
+
+def link() -> str:
+    """The address of this view, below the server's own."""
+    return f"{name}?{urlencode([(key, value) for key in st.query_params for value in st.query_params.get_all(key)])}"
 
 
 def page(name: str, title: str) -> StreamlitPage:
@@ -73,7 +84,18 @@ pages = {title: [page(*item) for item in section.items()] for title, section in 
 # Streamlit answers for the first page at the bare address alone; by its name too it is a page that no menu shows.
 pages[""].append(st.Page(f"../../pages/{HOME}.py", title=PAGES[HOME], url_path=HOME, visibility="hidden"))
 chosen = st.navigation(pages, position="top")
+name = next(name for name, title in PAGES.items() if title == chosen.title)
+shown = takeaway.begin(name)
 with st.sidebar:
     sidebar()
-st.html(style.css(kit.large()))  # after the switch: a link may have set it
-chosen.run()
+    along = st.container(key="along")
+shown.large = kit.large()
+st.html(style.css(kit.large(), kit.presenting()))  # after the switches: a link may have set them
+if kit.presenting():  # out of sight, as all controls are; the key works
+    st.button("End presenter mode", on_click=stop_presenting, shortcut="Escape", key="present-off")
+try:
+    chosen.run()
+finally:  # a page may end early, and what it has shown by then can be taken along
+    shown.link = link()
+    with along:
+        tools.page(shown, fits=st.session_state["linked"])

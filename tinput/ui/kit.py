@@ -21,7 +21,6 @@ or `panel.say`, never through Markdown. `page.what_if(scheme)` marks a page whos
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -34,12 +33,15 @@ from tinput import figures
 from tinput.errors import BadModel, TinputError, TooLong
 from tinput.models import files
 from tinput.positions import SCHEMES
-from tinput.ui import cache, literal, sources, words
+from tinput.ui import cache, literal, sources, takeaway, tools, words
+from tinput.ui.formula import lines_of
 
 if TYPE_CHECKING:
+    from pandas import DataFrame
     from plotly.graph_objects import Figure
     from torch import Tensor
 
+    from tinput.agree import Agreement
     from tinput.open import Model
     from tinput.record import Trace
     from tinput.tokens import Tokens
@@ -50,9 +52,11 @@ __all__ = [
     "LIMIT",
     "Page",
     "Panel",
+    "agreement_badge",
     "choose",
     "columns",
     "details",
+    "empty",
     "header",
     "html",
     "large",
@@ -62,6 +66,7 @@ __all__ = [
     "number",
     "open_page",
     "panel",
+    "presenting",
     "sentences",
     "slider",
     "start",
@@ -141,7 +146,7 @@ class Page:
         if self.has(scheme.NAME):
             return False
         own = " and ".join(words.label(name) for name in self.model.schemes)
-        st.html(
+        html(
             f'<div class="whatif">{literal.inline("What if: ")}<b>{literal.inline(self.name)}</b>'
             f"{literal.inline(f' has {own}. The pictures show what {scheme.LABEL} would do at its sizes.')}</div>"
         )
@@ -182,10 +187,14 @@ class Page:
     def code(self) -> str:
         """The lines of Python that make `model`, `text`, `trace` and `labels`, as they run in a notebook."""
         if len(self.text) <= 4_000:
-            text = f"text = {self.text!r}"
-        else:
-            text = 'text = open("text.txt", encoding="utf-8").read()  # the text of the sidebar, saved'
+            return self.preamble
+        text = 'text = open("text.txt", encoding="utf-8").read()  # the text of the sidebar, saved'
         return f"import tinput\n\n{text}\n{self.lines()}"
+
+    @property
+    def preamble(self) -> str:
+        """The same with the text whole, however long it is."""
+        return f"import tinput\n\ntext = {self.text!r}\n{self.lines()}"
 
     def lines(self, prefix: str = "") -> str:
         """Those that make `model`, `trace` and `labels` out of `text`; a prefix tells a second model's apart."""
@@ -200,7 +209,7 @@ class Page:
         return "\n".join(lines)
 
     def show(self, figure: Figure, name: str, *, code: str = "", csv: Callable[[], str] | None = None) -> None:
-        """Draw a figure with what can be taken along: CSV, picture (its camera), the Python that makes it.
+        """Draw a figure with what can be taken along: CSV, NPZ, PNG, SVG, and the Python that makes it.
 
         name: of the files and of the element, unique on the page, ours (never user text)
         code: the lines after those of `Page.code` that make the figure in a notebook; the last one is the figure
@@ -219,8 +228,11 @@ class Page:
                 "toImageButtonOptions": {"format": "png", "filename": f"tinput-{name}", "scale": 2},
             },
         )
+        takeaway.current().add(takeaway.Picture(name, self.preamble, code, figure))
         source = self.source
-        self.tools(name, code, csv or (lambda: figures.to_csv(figure, source)))
+        numbers = csv or (lambda: figures.to_csv(figure, source))
+        arrays = (lambda: figures.csv_to_npz(csv(), source)) if csv else (lambda: figures.to_npz(figure, source))
+        tools.picture(name, code and f"{self.code}\n{code}", numbers, arrays, drawn=True)
 
     def table(self, columns: Mapping[str, Sequence[Any]], name: str, *, code: str = "") -> None:
         """A table with the same tools as a figure. columns: title -> one value a row; text in it shows as typed."""
@@ -229,44 +241,42 @@ class Page:
         frame = pandas.DataFrame({title: list(values) for title, values in columns.items()})
         st.dataframe(frame, hide_index=True, key=f"table-{name}", row_height=42 if large() else None)
         lines = [f"# {key}: {value}" for key, value in self.source.items()]
-        self.tools(name, code, lambda: "\n".join(lines) + "\n" + frame.to_csv(index=False))
+        self.tools(name, code, lambda: "\n".join(lines) + "\n" + frame.to_csv(index=False), frame=frame)
 
-    def tools(self, name: str, code: str = "", csv: Callable[[], str] | None = None) -> None:
-        """What can be taken along of a picture: its numbers, and the Python that makes it."""
-        with st.container(horizontal=True, gap="small", key=f"tools-{name}"):
-            if csv:
-                st.download_button(
-                    "CSV",
-                    csv,
-                    file_name=f"tinput-{name}.csv",
-                    mime="text/csv",
-                    key=f"csv-{name}",
-                    on_click="ignore",
-                    icon=":material/download:",
-                    type="tertiary",
-                    help="The numbers of this picture",
-                )
-            if code:
-                with st.popover("Python", icon=":material/code:", type="tertiary", help="Make it in a notebook"):
-                    st.code(f"{self.code}\n{code}", language="python")
+    def tools(
+        self, name: str, code: str = "", csv: Callable[[], str] | None = None, *, frame: DataFrame | None = None
+    ) -> None:
+        """What can be taken along of a part that `show` does not draw: its numbers, and the Python that makes it.
+
+        frame: what was drawn, where it is a table
+        """
+        part = (name, self.preamble, code)
+        takeaway.current().add(takeaway.Code(*part) if frame is None else takeaway.Table(*part, frame))
+        source = self.source
+        arrays = (lambda: figures.csv_to_npz(csv(), source)) if csv else None
+        tools.picture(name, code and f"{self.code}\n{code}", csv, arrays)
 
     def nearest(self, token: int, k: int = 12) -> list[tuple[str, float]]:
         """The k tokens of the vocabulary whose rows point most nearly where one token's does: (label, cosine)."""
         return cache.nearest(self.name, self.stamp, int(self.tokens.ids[token]), k)
 
 
-def start(question: str, *, about: Any = None) -> Page:
+def start(question: str, *, about: Any = None, head: bool = True) -> Page:
     """The top of a page: the question, the tokens, the badges, and the text's trace through the chosen model.
 
     about: the scheme module (of `tinput.positions`) that the page is about; says so when the model does not have it.
+    head: whether to show tokens and badges; a page of several models shows its own
     Ends the page with a sentence on what to do when there is no text or the model cannot take it.
     """
+    takeaway.current().question = question
     st.html(f'<h1 class="question">{literal.inline(question)}</h1>')
-    head = st.empty()
+    place = st.empty()
     text = st.session_state.get("text", DEFAULT_TEXT)
     name = st.session_state.get("model") or sources.DEFAULT_MODEL
     page = open_page(name, text)
-    head.html(header(page))
+    top = header(page)
+    head.html(top)
+    takeaway.current().add(takeaway.Words(top))
     if about is not None:
         page.what_if(about)
     return page
@@ -279,11 +289,13 @@ def open_page(name: str, text: str) -> Page:
         st.stop()
     try:
         found = files.find(name, typed=True, loopback=may_type_paths())
-        return _trace(found.name, found.stamp, cache.model(found.name, found.stamp), text)
+        page = _trace(found.name, found.stamp, cache.model(found.name, found.stamp), text)
     except BadModel as error:
         stop(str(error), "Choose another model, or correct its path: the text stays as it is.")
     except TinputError as error:
         stop(str(error), "Change the text, or choose another model.")
+    takeaway.current().of(page.source, page.trace)
+    return page
 
 
 def _trace(name: str, stamp: cache.Stamp, model: Model, text: str) -> Page:
@@ -320,7 +332,7 @@ def header(page: Page, *, strip: bool = True) -> str:
     parts = [literal.strip(page.labels, titles, page.tokens.special)] if strip else []
     parts.append('<div class="badges">')
     parts += [_scheme_badge(name, page.model.reason) for name in page.model.schemes]
-    parts.append(_agreement_badge(page.trace))
+    parts.append(agreement_badge(page.trace.agreement, page.trace.textbook_reason))
     parts.append("</div>")
     said = [f"Shown: {page.cut}."] if page.cut else []
     said += [*page.trace.notes, *(flag.message for flag in page.tokens.flags)]
@@ -336,11 +348,12 @@ def _scheme_badge(name: str, reason: str) -> str:
     return literal.badge(f"{scheme.LABEL}: {scheme.INJECTION}", scheme.COLOUR, reason)
 
 
-def _agreement_badge(trace: Trace) -> str:
-    """Green when recorded and textbook agree, red when not, grey when nothing can be compared; the message in full."""
-    agreement = trace.agreement
-    colour = {True: GREEN, False: RED, None: GREY}[agreement.ok]
-    return literal.badge(agreement.message, colour, trace.textbook_reason)
+def agreement_badge(agreement: Agreement, reason: str = "") -> str:
+    """HTML of a badge: green when recorded and textbook agree, red when not, grey when nothing can be compared.
+
+    reason: shown on hover
+    """
+    return literal.badge(agreement.message, {True: GREEN, False: RED, None: GREY}[agreement.ok], reason)
 
 
 # --- words ------------------------------------------------------------------------------------------------------------
@@ -351,23 +364,18 @@ class Panel:
     """A picture's place and, beside it, the place for words."""
 
     words: Any
+    noted: list[takeaway.Part] = field(default_factory=list)
 
     def say(self, *sentences: str, formula: str = "", note: str = "") -> None:
         """The formula (LaTeX) and a few literal sentences, beside the picture; `note` is smaller."""
-        with self.words:
+        with self.words, takeaway.current().inside(self.noted):
             if formula:
                 st.latex(lines_of(formula))
+                takeaway.current().add(takeaway.Formula(formula))
             if sentences:
-                st.html(literal.paragraphs(sentences))
+                html(literal.paragraphs(sentences))
             if note:
-                st.html(literal.paragraphs([note], "note"))
-
-
-def lines_of(formula: str) -> str:
-    """LaTeX with a line for each part of a formula: the column beside a picture is narrow."""
-    parts = re.split(r",\s*\\quad\s*", formula)
-    stacked = r" \\[.6em] ".join(parts)
-    return formula if len(parts) == 1 else rf"\begin{{gathered}} {stacked} \end{{gathered}}"
+                html(literal.paragraphs([note], "note"))
 
 
 @contextmanager
@@ -375,23 +383,25 @@ def panel(title: str) -> Iterator[Panel]:
     """A titled place for one picture, with its controls above it and words beside it."""
     st.html(f'<h2 class="panel-title">{literal.inline(title)}</h2>')
     picture, words = st.columns([67, 33], gap="large")
-    with picture:
-        yield Panel(words)
+    shown, noted = takeaway.current(), takeaway.Panel(title)
+    shown.add(noted)
+    with picture, shown.inside(noted.picture):
+        yield Panel(words, noted.words)
 
 
 def sentences(*lines: str) -> None:
     """Literal sentences, in the page's own size."""
-    st.html(literal.paragraphs(lines))
+    html(literal.paragraphs(lines))
 
 
 def note(*lines: str) -> None:
     """Literal sentences, smaller: what was left out, a dtype."""
-    st.html(literal.paragraphs(lines, "note"))
+    html(literal.paragraphs(lines, "note"))
 
 
 def trouble(*lines: str) -> None:
     """A box that says what is wrong and what to do next."""
-    st.html(literal.paragraphs(lines, "trouble"))
+    html(literal.paragraphs(lines, "trouble"))
 
 
 def stop(*lines: str) -> NoReturn:
@@ -400,9 +410,12 @@ def stop(*lines: str) -> NoReturn:
     st.stop()
 
 
-def details(title: str) -> Any:
+@contextmanager
+def details(title: str) -> Iterator[None]:
     """A folded place for details: `with kit.details("How it was recorded"): ...`"""
-    return st.expander(title)
+    takeaway.current().add(takeaway.Heading(title))
+    with st.expander(title):
+        yield
 
 
 # --- controls, each bound to the address bar --------------------------------------------------------------------------
@@ -420,12 +433,15 @@ def choose(label: str, options: Sequence[str] | Mapping[str, str], *, key: str, 
         label, labels, default=default, required=True, key=key, bind="query-params", wrap=True
     )
     chosen = with_labels or default
+    _note(label, chosen)
     return options[chosen] if isinstance(options, Mapping) else chosen
 
 
 def toggle(label: str, *, key: str, default: bool = False, help: str | None = None) -> bool:
     """A switch."""
-    return st.toggle(label, value=default, key=key, bind="query-params", help=help)
+    on = st.toggle(label, value=default, key=key, bind="query-params", help=help)
+    _note(label, "yes" if on else "no")
+    return on
 
 
 def number(
@@ -433,9 +449,10 @@ def number(
 ) -> int:
     """A whole number, low to high, both included. `high` may depend on the model: a larger value is brought down."""
     _clamp(key, low, high)
-    return int(
-        st.number_input(label, low, high, _between(default, low, high), 1, key=key, bind="query-params", help=help)
-    )
+    start = _between(default, low, high)
+    chosen = int(st.number_input(label, low, high, start, 1, key=key, bind="query-params", help=help))
+    _note(label, f"{chosen:,}")
+    return chosen
 
 
 def slider(
@@ -443,7 +460,10 @@ def slider(
 ) -> float:
     """A number on a scale; whole when low, high and default are."""
     _clamp(key, low, high)
-    return st.slider(label, low, high, _between(default, low, high), step, key=key, bind="query-params", help=help)
+    start = _between(default, low, high)
+    chosen = st.slider(label, low, high, start, step, key=key, bind="query-params", help=help)
+    _note(label, f"{chosen:,.6g}")
+    return chosen
 
 
 def token(page: Page, label: str = "Token", *, key: str = "token") -> int:
@@ -452,11 +472,15 @@ def token(page: Page, label: str = "Token", *, key: str = "token") -> int:
     with scale:
         index = int(slider(label, 0, page.seq - 1, key=key, default=0)) if page.seq > 1 else 0
     with name:
-        st.html(
+        html(
             literal.chip(page.labels[index], kind="chosen")
             + f' <span class="more">id {page.tokens.ids[index]}, position {int(page.positions[index])}</span>'
         )
     return index
+
+
+def _note(label: str, value: str) -> None:
+    takeaway.current().add(takeaway.Setting(label, value))
 
 
 def _between(value: float, low: float, high: float | None) -> Any:
@@ -481,6 +505,7 @@ def _forget_unless(key: str, good: Callable[[Any], bool]) -> None:
 def html(body: str) -> None:
     """HTML made by `literal` or `words`."""
     st.html(body)
+    takeaway.current().add(takeaway.Words(body))
 
 
 def columns(widths: int | Sequence[int]) -> Any:
@@ -500,12 +525,43 @@ def model_choice(label: str, *, key: str, default: str, help: str | None = None)
         accept_new_options=True,
         help=help,
     )
+    _note(label, chosen or default)
     return chosen or default
 
 
+class Later:
+    """A place that is filled later."""
+
+    def __init__(self) -> None:
+        self._place, self._noted = st.empty(), takeaway.Group()
+        takeaway.current().add(self._noted)
+
+    def html(self, body: str) -> None:
+        """Put HTML there, made by `literal` or `words`."""
+        with self.container():
+            html(body)
+
+    @contextmanager
+    def container(self) -> Iterator[None]:
+        """Put several things there, in place of what was."""
+        self._noted.parts.clear()
+        with self._place.container(), takeaway.current().inside(self._noted.parts):
+            yield
+
+
+def empty() -> Later:
+    """A place that is filled later: `.html(...)`, or `with place.container():` for more."""
+    return Later()
+
+
 def large() -> bool:
-    """Whether large type is on."""
-    return bool(st.session_state.get("large", False))
+    """Whether type is large: the switch, or presenter mode."""
+    return bool(st.session_state.get("large", False)) or presenting()
+
+
+def presenting() -> bool:
+    """Presenter mode: large type, and no controls to be seen."""
+    return bool(st.session_state.get("present", False))
 
 
 def may_type_paths() -> bool:

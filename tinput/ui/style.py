@@ -61,10 +61,38 @@ _CSS = """
 /* Streamlit writes a chart's text in a grey that is too faint for a lecture room; text of another colour stays. */
 .stPlotlyChart text[style*="rgb(128, 132, 149)"] { fill: currentColor !important; }
 [data-testid="stSidebarUserContent"] .note p { font-size: .85rem; margin: 0; }
+.lesson { font-size: 1rem; opacity: .75; margin: 0 0 .2rem; }
+.options { font-size: 1.15rem; line-height: 1.7; margin: .2rem 0 .6rem; padding-left: 1.8rem; }
+.verdict { font-size: 1.15rem; line-height: 1.45; padding: .55rem .95rem; border-radius: .3rem;
+  border-left: .3rem solid #999; background: color-mix(in srgb, currentColor 7%, transparent); }
+.verdict.right { border-color: #2E9E4F; background: color-mix(in srgb, #2E9E4F 13%, transparent); }
+.verdict.wrong { border-color: #D55E00; background: color-mix(in srgb, #D55E00 11%, transparent); }
+/* What can be taken along: words that look like the tertiary buttons beside them. */
+.along { font-size: .9rem; margin: 0; }
+[class*="st-key-tools-"] { column-gap: .9rem !important; row-gap: 0 !important; }
+[class*="st-key-tools-"] button { min-height: 1.7rem; padding: 0; font-size: .92rem; }
+button.take { font: inherit; font-size: .92rem; color: inherit; border: 0; background: none; cursor: pointer;
+  min-height: 1.7rem; padding: 0; margin-right: .9rem; }
+button.take:last-child { margin-right: 0; }
+button.take:hover { color: #0B5CAD; color: var(--st-primary-color, #0B5CAD); }
+.st-key-listen { position: absolute; }
 .second { display: flex; flex-wrap: wrap; gap: .5rem; align-items: center; }
 """
 
 
-def css(large: bool) -> str:
+# Presenter mode: what is shown stays, what is used goes: off-screen not `display: none`, so that keys still work.
+_PRESENTER = """
+[data-testid="stSidebar"], [data-testid="stHeader"], .stPageLink, .modebar-container { display: none !important; }
+.stMainBlockContainer { padding-top: 1.6rem; }
+:is(.stButton, .stButtonGroup, .stRadio, .stCheckbox, .stSlider, .stNumberInput, .stSelectbox, .stMultiSelect,
+  .stTextInput, .stTextArea, .stDownloadButton, .stPopover) { position: fixed !important; left: -300vw; }
+[data-testid="stElementContainer"]:has(> :is(.stButton, .stButtonGroup, .stRadio, .stCheckbox, .stSlider,
+  .stNumberInput, .stSelectbox, .stMultiSelect, .stTextInput, .stTextArea, .stDownloadButton, .stPopover)),
+  [class*="st-key-tools-"] { position: fixed !important; left: -300vw; }
+"""
+
+
+def css(large: bool, presenting: bool = False) -> str:
     """The style sheet; `large` scales every rem on the page (figures are scaled by the kit)."""
-    return f"<style>{_CSS}{f'html {{ font-size: {LARGE * 100:.0f}% !important; }}' if large else ''}</style>"
+    size = f"html {{ font-size: {LARGE * 100:.0f}% !important; }}" if large else ""
+    return f"<style>{_CSS}{size}{_PRESENTER if presenting else ''}</style>"
