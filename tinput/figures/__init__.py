@@ -5,12 +5,13 @@ carries in `layout.meta` its `description` (the alt text) and its `note` (dtype,
 `large=True` sets the type for a lecture room. `to_csv` and `to_npz` export what a figure shows.
 """
 
-from tinput.figures.arrays import to_npz
+from tinput.figures.arrays import csv_to_npz, to_npz
 from tinput.figures.colour import OKABE_ITO, limits
 from tinput.figures.curves import bars, lines, stacked
 from tinput.figures.dials import dials
 from tinput.figures.heat import CELLS, cells, heatmap, panels, similarity, weights
 from tinput.figures.labels import literal
+from tinput.figures.linked import Ruler, linked
 from tinput.figures.path import path
 from tinput.figures.points import scatter
 from tinput.figures.table import to_csv
@@ -18,12 +19,15 @@ from tinput.figures.table import to_csv
 __all__ = [
     "CELLS",
     "OKABE_ITO",
+    "Ruler",
     "bars",
     "cells",
+    "csv_to_npz",
     "dials",
     "heatmap",
     "limits",
     "lines",
+    "linked",
     "literal",
     "panels",
     "path",

@@ -18,7 +18,7 @@ from tinput.figures.labels import plain
 from tinput.figures.style import meta
 from tinput.figures.table import heatmaps, marks, names, places, to_csv
 
-__all__ = ["arrays", "columns", "pack", "to_npz"]
+__all__ = ["arrays", "columns", "csv_to_npz", "to_npz"]
 
 
 def to_npz(fig: go.Figure, about: Mapping[str, Any] | None = None) -> bytes:
@@ -30,10 +30,15 @@ def to_npz(fig: go.Figure, about: Mapping[str, Any] | None = None) -> bytes:
     """
     said = meta(fig)
     shown = {name: said[name] for name in ("description", "note") if said.get(name)}
-    return pack(arrays(fig), {**(about or {}), **shown})
+    return _pack(arrays(fig), {**(about or {}), **shown})
 
 
-def pack(named: Mapping[str, NDArray[Any]], about: Mapping[str, Any]) -> bytes:
+def csv_to_npz(table: str, about: Mapping[str, Any]) -> bytes:
+    """The same of a CSV of this package: one array for each column."""
+    return _pack(columns(table), about)
+
+
+def _pack(named: Mapping[str, NDArray[Any]], about: Mapping[str, Any]) -> bytes:
     """Arrays and their provenance as the bytes of an .npz."""
     out = io.BytesIO()
     np.savez_compressed(out, provenance=np.array(json.dumps(dict(about), default=str)), **dict(named))
@@ -45,11 +50,14 @@ def arrays(fig: go.Figure) -> dict[str, NDArray[Any]]:
 
     A figure of heatmaps: `values` (rows, columns) or (panel, rows, columns) float32, `rows` and `columns` with a label
     or a number each, `row_positions` and `column_positions` where these are tokens, `panels` with their names, and
-    `masked`, bool like `values`, where cells are left blank. Any other figure: one array for each column of its CSV.
+    `masked`, bool like `values`, where cells are left blank. Panels that differ in shape: `values_0`, `rows_0` and so
+    on, a blank cell NaN. Any other figure: one array for each column of its CSV.
     """
     heat = heatmaps(fig)
     if not heat:
         return columns(to_csv(fig))
+    if "edges" in meta(fig):  # each panel has rows and columns of its own
+        return _apart(fig, heat)
     values = np.stack([np.array(trace.z, np.float32) for trace in heat])  # (panel, rows, columns)
     masked = ~np.isfinite(values)
     for number, trace in enumerate(heat):
@@ -66,6 +74,19 @@ def arrays(fig: go.Figure) -> dict[str, NDArray[Any]]:
         found[f"{word}s"] = _column([name[0] for name in each], text=len(each[0]) > 1)
         if len(each[0]) > 1:
             found[f"{word}_positions"] = _column([name[1] for name in each])
+    return found
+
+
+def _apart(fig: go.Figure, heat: Sequence[Any]) -> dict[str, NDArray[Any]]:
+    """Panels of different shapes: `values_0` (rows, columns), `rows_0`, `columns_0` and so on, and `panels`."""
+    found: dict[str, NDArray[Any]] = {"panels": np.array([plain(trace.name) for trace in heat])}
+    for number, trace in enumerate(heat):
+        found[f"values_{number}"] = values = np.array(trace.z, np.float32)
+        for word, letter, size in (("row", "y", len(values)), ("column", "x", values.shape[1])):
+            each = names(fig, trace, letter, places(trace, letter, size))
+            found[f"{word}s_{number}"] = _column([name[0] for name in each], text=len(each[0]) > 1)
+            if len(each[0]) > 1:
+                found[f"{word}_positions_{number}"] = _column([name[1] for name in each])
     return found
 
 

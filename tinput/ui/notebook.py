@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from html.parser import HTMLParser
 from typing import Any
 
-from tinput.ui.takeaway import Code, Formula, Heading, Panel, Part, Setting, Shown, Words
+from tinput.ui.takeaway import Code, Formula, Group, Heading, Panel, Part, Setting, Shown, Words
 
 __all__ = ["make", "text_of"]
 
@@ -61,6 +61,8 @@ def _flat(parts: Iterable[Part]) -> Iterator[str | Code]:
     """Markdown lines, and what has code; in a panel the words come before the picture that they speak of."""
     for part in parts:
         match part:
+            case Group():
+                yield from _flat(part.parts)
             case Panel():
                 yield f"## {_literal(part.title)}"
                 with_code = [item for item in part.picture if isinstance(item, Code)]

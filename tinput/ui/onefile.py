@@ -13,7 +13,7 @@ from html import escape
 from pathlib import Path
 
 from tinput.ui import formula, literal, style
-from tinput.ui.takeaway import Code, Formula, Heading, Panel, Part, Picture, Setting, Shown, Table, Words
+from tinput.ui.takeaway import Code, Formula, Group, Heading, Panel, Part, Picture, Setting, Shown, Table, Words
 
 __all__ = ["html"]
 
@@ -26,7 +26,7 @@ body > * + * { margin-top: .75rem; }
 .panel { display: grid; grid-template-columns: minmax(0, 67fr) minmax(0, 33fr); gap: 2rem; }
 @media (max-width: 900px) { .panel { grid-template-columns: minmax(0, 1fr); } }
 .strip { max-height: none; }
-.settings { font-size: .95rem; opacity: .85; margin: 0 0 .5rem; }
+.settings { font-size: .95rem; margin: .5rem 0; }
 .formula { overflow-x: auto; margin: .2rem 0 1rem; font-size: 1.15rem; line-height: 1.7; }
 math { font-family: "STIX Two Math", "Cambria Math", "Latin Modern Math", math, serif; }
 .take button { font: inherit; font-size: .9rem; border: 0; background: none; padding: .2rem .5rem; cursor: pointer;
@@ -35,8 +35,8 @@ math { font-family: "STIX Two Math", "Cambria Math", "Latin Modern Math", math, 
 details { font-size: .95rem; margin-top: .3rem; }
 summary { cursor: pointer; color: #0B5CAD; }
 pre { background: #EEF2F6; padding: .8rem 1rem; border-radius: .4rem; overflow-x: auto; font-size: .9rem; }
-footer { margin-top: 2.5rem; border-top: 1px solid #D5DDE6; padding-top: 1rem; }
-footer td { white-space: pre-wrap; }
+footer { margin-top: 2.5rem; }
+pre.text { white-space: pre-wrap; overflow-wrap: anywhere; }
 @media print { .take, details { display: none; } .panel { break-inside: avoid; } }
 """
 
@@ -93,6 +93,8 @@ def _one(part: Part) -> str:
             return formula.mathml(part.latex)
         case Heading():
             return f"<h3>{literal.inline(part.title)}</h3>"
+        case Group():
+            return "".join(_all(part.parts))
         case Panel():
             picture, words = "".join(_all(part.picture)), "".join(_all(part.words))
             title = f'<h2 class="panel-title">{literal.inline(part.title)}</h2>'
@@ -143,7 +145,11 @@ def _origin(shown: Shown, when: str) -> str:
     rows = [(name, *(str(column.get(name, "")) for column in columns)) for name in names]
     rows += [(name, value, *[""] * (len(columns) - 1)) for name, value in (("taken along", when), ("view", shown.link))]
     table = literal.table(["", *([""] * len(columns))], rows, [False] * len(rows))
-    return f'<footer><h2 class="panel-title">Where this is from</h2>{table}</footer>\n'
+    text = "\n".join(literal.inline(line) for line in shown.text.split("\n"))
+    return (
+        f'<footer><h2 class="panel-title">Where this is from</h2>{table}'
+        f'<h3>The text</h3><pre class="text">{text}</pre></footer>\n'
+    )
 
 
 def _spec(picture: Picture) -> str:

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from pandas import DataFrame
     from plotly.graph_objects import Figure
 
-__all__ = ["Code", "Formula", "Heading", "Panel", "Part", "Picture", "Setting", "Shown", "Table", "Words", "begin",
-           "current"]  # fmt: skip
+__all__ = ["KEY", "Code", "Formula", "Group", "Heading", "Panel", "Part", "Picture", "Setting", "Shown", "Table",
+           "Words", "begin", "current"]  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,19 +86,27 @@ class Panel:
     words: list[Part] = field(default_factory=list)
 
 
-Part = Words | Formula | Setting | Heading | Code | Panel
+@dataclass(frozen=True, eq=False)
+class Group:
+    """A place that was kept free, and filled later."""
+
+    parts: list[Part] = field(default_factory=list)
+
+
+Part = Words | Formula | Setting | Heading | Code | Panel | Group
 
 
 @dataclass(eq=False)
 class Shown:
     """All that one run of a page has put on the screen, first to last.
 
-    question: the page's; sources: where its numbers are from, one mapping a model; name: the page's in the address bar;
+    question: the page's; text: as typed; sources: where its numbers are from, one mapping a model; name: the page's in the address bar;
     link: the view's, below the server's address, such as `rope?text=a+cat`; large: whether large type is on
     """
 
     name: str = ""
     question: str = ""
+    text: str = ""
     link: str = ""
     large: bool = False
     parts: list[Part] = field(default_factory=list)
@@ -126,12 +134,8 @@ class Shown:
             self.traces.append(trace)
 
     def every(self) -> Iterator[Part]:
-        """All parts, those of panels after the panel: its picture, then its words."""
-        for part in self.parts:
-            yield part
-            if isinstance(part, Panel):
-                yield from part.picture
-                yield from part.words
+        """All parts; those inside another one follow it."""
+        return _within(self.parts)
 
     @property
     def pictures(self) -> Sequence[Picture]:
@@ -139,6 +143,16 @@ class Shown:
         return [part for part in self.every() if isinstance(part, Picture)]
 
 
+def _within(parts: Sequence[Part]) -> Iterator[Part]:
+    for part in parts:
+        yield part
+        if isinstance(part, Group):
+            yield from _within(part.parts)
+        elif isinstance(part, Panel):
+            yield from _within((*part.picture, *part.words))
+
+
+KEY = "_page_shown"  # in the session's state: what its last run has shown
 _now: ContextVar[Shown | None] = ContextVar("shown", default=None)
 
 
@@ -146,7 +160,7 @@ def begin(name: str) -> Shown:
     """A page begins to run: nothing of it is on the screen yet."""
     shown = Shown(name)
     _now.set(shown)
-    st.session_state["shown"] = shown
+    st.session_state[KEY] = shown
     return shown
 
 
