@@ -89,7 +89,7 @@ shown = takeaway.begin(name)
 with st.sidebar:
     sidebar()
     along = st.container(key="along")
-shown.large = kit.large()
+shown.text, shown.large = st.session_state["text"], kit.large()
 st.html(style.css(kit.large(), kit.presenting()))  # after the switches: a link may have set them
 if kit.presenting():  # out of sight, as all controls are; the key works
     st.button("End presenter mode", on_click=stop_presenting, shortcut="Escape", key="present-off")

@@ -68,7 +68,7 @@ _CSS = """
 .verdict.right { border-color: #2E9E4F; background: color-mix(in srgb, #2E9E4F 13%, transparent); }
 .verdict.wrong { border-color: #D55E00; background: color-mix(in srgb, #D55E00 11%, transparent); }
 /* What can be taken along: words that look like the tertiary buttons beside them. */
-.along { font-size: .9rem; margin: 0; }
+.along { font-size: .9rem; opacity: .8; margin: 0 0 -.6rem; }
 [class*="st-key-tools-"] { column-gap: .9rem !important; row-gap: 0 !important; }
 [class*="st-key-tools-"] button { min-height: 1.7rem; padding: 0; font-size: .92rem; }
 button.take { font: inherit; font-size: .92rem; color: inherit; border: 0; background: none; cursor: pointer;

@@ -100,8 +100,9 @@ Part = Words | Formula | Setting | Heading | Code | Panel | Group
 class Shown:
     """All that one run of a page has put on the screen, first to last.
 
-    question: the page's; text: as typed; sources: where its numbers are from, one mapping a model; name: the page's in the address bar;
-    link: the view's, below the server's address, such as `rope?text=a+cat`; large: whether large type is on
+    name: the page's in the address bar; question, text: as they stand there; sources: where the numbers are from, one
+    mapping a model, and their traces; link: the view's, below the server's address, such as `rope?text=a+cat`; large:
+    whether large type is on
     """
 
     name: str = ""
