@@ -6,9 +6,14 @@ TinputError
 │   └── TooLong      more tokens than the position table has rows
 ├── BadModel         the model cannot be opened
 │   ├── NotFound     no such folder or name
+│   │   └── Private  no such name on the Hub for someone without (another) token: private, or not there at all
 │   ├── NotAllowed   a path that this server may not read
+│   │   └── Gated    a model on the Hub whose owner wants to be asked first
+│   ├── Unreachable  the Hub cannot be reached, or does not answer as it should
 │   ├── Unknown      an architecture that transformers does not have
 │   └── BadFile      a file is missing, cut short or not what it says
+│       └── NoWeights    there are no weights that can be read: the configuration is all there is
+│           └── Pickled  only as a pickle, which is read when it is asked for
 └── NotRecorded      the forward pass did not get as far as was asked
 """
 
@@ -17,12 +22,17 @@ __all__ = [
     "BadIds",
     "BadModel",
     "BadText",
+    "Gated",
+    "NoWeights",
     "NotAllowed",
     "NotFound",
     "NotRecorded",
+    "Pickled",
+    "Private",
     "TinputError",
     "TooLong",
     "Unknown",
+    "Unreachable",
 ]
 
 
@@ -54,16 +64,44 @@ class NotFound(BadModel):
     """No such folder, and no such bundled name."""
 
 
+class Private(NotFound):
+    """The Hub says the same (401) of a private model and of none at all, so neither can be ruled out."""
+
+
 class NotAllowed(BadModel):
     """A path that this server may not read."""
 
 
+class Gated(NotAllowed):
+    """A model on the Hub that its owner shows only to those whose request was granted."""
+
+
+class Unreachable(BadModel):
+    """The Hub cannot be reached, or answers with errors. Trying again later may help."""
+
+
 class Unknown(BadModel):
-    """An architecture that the installed transformers does not have."""
+    """An architecture that the installed transformers does not have. `config` is config.json as it stands."""
+
+    def __init__(self, message: str, config: dict | None = None):
+        super().__init__(message)
+        self.config = config
 
 
 class BadFile(BadModel):
     """A file is missing, cut short, or not what it says it is."""
+
+
+class NoWeights(BadFile):
+    """There are no weights that can be read. What follows from the configuration alone can still be had."""
+
+
+class Pickled(NoWeights):
+    """The weights are pickles alone, `size` bytes of them: `open_model(..., allow_pickle=True)` reads them."""
+
+    def __init__(self, message: str, size: int):
+        super().__init__(message)
+        self.size = size
 
 
 class NotRecorded(TinputError):

@@ -19,7 +19,17 @@ from torch import Tensor
 
 from tinput.errors import BadFile, BadIds
 
-__all__ = ["CODES", "DTYPES", "TensorInfo", "check_rows", "dtype_of", "header_end", "parse_header", "read_header"]
+__all__ = [
+    "CODES",
+    "DTYPES",
+    "TensorInfo",
+    "check_rows",
+    "dtype_of",
+    "header_end",
+    "parse_header",
+    "read_header",
+    "read_index",
+]
 
 LONGEST_HEADER = 100_000_000  # bytes; what the safetensors library itself accepts. A 405B model has 0.2 MB
 POINTER = b"version https://git-lfs.github.com"
@@ -121,6 +131,22 @@ def _checked(name: str, entry: dict, end: int, size: int, file: Path | str) -> T
             "download it again."
         )
     return TensorInfo(shape, dtype, file, end + start, end + stop)
+
+
+def read_index(index: Path, shown: Path | str) -> dict[str, str]:
+    """Tensor -> file, of an index of shards. shown: what to call it. Raises BadFile."""
+    try:
+        listed = json.loads(index.read_bytes())["weight_map"]
+        if not all(isinstance(part, str) for part in listed.values()):
+            raise TypeError
+    except OSError as error:
+        raise BadFile(f"{shown} cannot be read: {error.strerror or error}.") from None
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise BadFile(f'{shown} is no index of shards: it has no JSON object with a "weight_map".') from None
+    for part in set(listed.values()):
+        if Path(part).name != part or part in ("", ".", ".."):  # somebody else's text: no way out of its folder
+            raise BadFile(f"{shown} names a shard outside its folder: {part!r}.")
+    return listed
 
 
 def dtype_of(name: str, info: TensorInfo) -> torch.dtype:

@@ -109,7 +109,7 @@ class ModuleWeights:
         if source is None:
             quantised = f"; the checkpoint is quantised ({self._quantised}) and may hold only codes for it"
             raise BadFile(
-                f"Tensor {name!r} is not in the files of {self.weights.folder}{quantised if self._quantised else ''}."
+                f"Tensor {name!r} is not in the files of {self.weights.place}{quantised if self._quantised else ''}."
             )
         infos = [self.weights.info(key) for key, _ in source.keys]
         for (key, _), info in zip(source.keys, infos, strict=True):
@@ -137,7 +137,7 @@ class ModuleWeights:
         except Exception as error:  # transformers' operations raise whatever torch does
             keys = ", ".join(key for key, _ in source.keys[:3])
             raise BadFile(
-                f"Tensor {name!r} could not be put together from {keys} of {self.weights.folder}: {error}"
+                f"Tensor {name!r} could not be put together from {keys} of {self.weights.place}: {error}"
             ) from error
         wanted = [name, *(self._twins or {}).get(name, ())]
         value = next((made[n] for n in wanted if n in made), None)
@@ -145,7 +145,7 @@ class ModuleWeights:
         if value is None or tuple(value.shape) != self._shapes[name]:
             shape = None if value is None else list(value.shape)
             raise BadFile(
-                f"Tensor {name!r} comes out of {source.keys[0][0]!r} in {self.weights.folder} with shape {shape}, "
+                f"Tensor {name!r} comes out of {source.keys[0][0]!r} in {self.weights.place} with shape {shape}, "
                 f"and the model that config.json describes wants {list(self._shapes[name])}."
             )
         return value

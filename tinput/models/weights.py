@@ -6,7 +6,6 @@ The files are mapped: a tensor costs what is looked at, and the rows of an embed
 from __future__ import annotations
 
 import itertools
-import json
 import math
 import os
 import threading
@@ -16,7 +15,7 @@ import torch
 from torch import Tensor
 
 from tinput.errors import BadFile
-from tinput.models.headers import TensorInfo, check_rows, dtype_of, read_header
+from tinput.models.headers import TensorInfo, check_rows, dtype_of, read_header, read_index
 
 __all__ = ["Weights"]
 
@@ -51,6 +50,11 @@ class Weights:
 
     def __reduce__(self):
         return Weights, (self.folder,)
+
+    @property
+    def place(self) -> str:
+        """Where the tensors are, for a sentence."""
+        return str(self.folder)
 
     def info(self, name: str) -> TensorInfo:
         """Where a tensor lies. Raises BadFile if no file holds it."""
@@ -129,18 +133,8 @@ def _read_only(file: Path) -> Tensor:
 
 
 def _sharded(index: Path) -> dict[str, TensorInfo]:
-    try:
-        listed = json.loads(index.read_bytes())["weight_map"]
-        if not all(isinstance(part, str) for part in listed.values()):
-            raise TypeError
-    except OSError as error:
-        raise BadFile(f"{index} cannot be read: {error.strerror or error}.") from None
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise BadFile(f'{index} is no index of shards: it has no JSON object with a "weight_map".') from None
-    folder, headers = index.parent, {}
+    folder, headers, listed = index.parent, {}, read_index(index, index)
     for part in dict.fromkeys(listed.values()):
-        if Path(part).name != part or part in ("", ".", ".."):  # somebody else's text: no way out of its folder
-            raise BadFile(f"{index} names a shard outside its folder: {part!r}.")
         if not (folder / part).exists():
             raise BadFile(f"{folder / part} is missing, though {INDEX} names it; download the rest of the model.")
         headers[part] = read_header(folder / part)
