@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tinput import align, figures, measure, positions, tokens, twins  # noqa: F401
+    from tinput import align, figures, measure, positions, surgery, tokens, twins  # noqa: F401
     from tinput.agree import Agreement
     from tinput.behaviour import Fingerprint, fingerprint
     from tinput.errors import TinputError
@@ -61,7 +61,7 @@ _HOME = {
     "window": ("Field", "Window"),
 }
 # Modules that are used by their name: `tinput.figures.heatmap(...)`.
-_MODULES = ("align", "figures", "measure", "positions", "tokens", "twins")
+_MODULES = ("align", "figures", "measure", "positions", "surgery", "tokens", "twins")
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 
 

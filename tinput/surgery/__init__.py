@@ -1,0 +1,33 @@
+"""What if: a model's own attention with positions set otherwise, scores taken apart, a value followed back.
+
+    model = tinput.open_model("tinput/rope")
+    trace = model.trace("the cat sat on the mat")
+    tinput.surgery.move(model, trace, trace.positions + 100)   # an Attention: no score changes
+    tinput.surgery.swap(model, trace, "alibi")                 # another scheme on the same q and k
+
+layer.py     another scheme, other positions, another order
+change.py    what that changes: scores and weights before and after
+pairs.py     a rotated score as a sum over frequency pairs
+
+None of these numbers is the model's own: they say what it would do.
+"""
+
+from tinput.surgery.change import Change
+from tinput.surgery.layer import Choice, choices, is_causal, move, own_rotation, shuffle, swap, turn, unmasked
+from tinput.surgery.pairs import Pairs, pairs_of, split
+
+__all__ = [
+    "Change",
+    "Choice",
+    "Pairs",
+    "choices",
+    "is_causal",
+    "move",
+    "own_rotation",
+    "pairs_of",
+    "shuffle",
+    "split",
+    "swap",
+    "turn",
+    "unmasked",
+]

@@ -1,0 +1,373 @@
+"""The first attention layer of a model, had positions been otherwise: another scheme, other positions, other order.
+
+Everything else stays the model's own. q and k before the rotation are the recorded ones; vectors that are added before
+the block go through the model's own norm and projections (`Model.with_vectors`); the scheme's own formula is the one
+that gives what was recorded (`Model.formula`). The mask stays as it is: it goes by place in the text, not by position.
+
+What comes out is an `Attention` as a trace holds one, its scores and weights functions, with `weights_source`
+"computed": none of it is recorded, but for `shuffle`, which is the model's own run of the tokens in another order.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from tinput.errors import BadIds, NotRecorded, TinputError
+from tinput.open import open_model
+from tinput.positions import SCHEMES, Add, Bias, Effect, Rotate
+from tinput.positions.rope import rotate_by
+from tinput.record.attention import MASKED, products, softmaxed
+from tinput.record.injection import pairs
+from tinput.window import Field
+
+if TYPE_CHECKING:
+    from tinput.open import Model
+    from tinput.record import Attention, LayerEffect, Trace
+
+__all__ = ["Choice", "choices", "is_causal", "move", "own_rotation", "shuffle", "swap", "turn", "unmasked"]
+
+At = Callable[[Tensor], Effect]
+_BOTH_WAYS = "symmetric"  # the variant of a bias that by itself looks back only
+_TILE = 128  # queries and keys for which a bias is made at a time
+
+
+# --- the model's own scheme at other positions
+
+
+def move(model: Model, trace: Trace, positions: Sequence[float] | Tensor) -> Attention:
+    """Attention had each token stood at another position, by the model's own scheme.
+
+    positions: (seq,), one a token, in any order; fractions where the scheme is a formula, whole numbers for a table
+    Raises BadIds for positions that the scheme has no value for, NotRecorded where it cannot be computed.
+    """
+    q, k = _plain(trace)
+    at = _positions(positions, trace)
+    rotation = bias = None
+    for index, found in _effects(trace):
+        if found.table is not None:
+            _check_rows(at, f"the table of {trace.model}", isinstance(found.effect, Add))
+        formula = model.formula(trace, index)
+        if isinstance(found.effect, Bias):
+            bias = _bias(formula, at, len(q))
+            continue
+        effect = _asked(formula, at)
+        if isinstance(effect, Rotate):
+            rotation = effect
+        elif isinstance(effect, Add):
+            instead = model.with_vectors(trace, effect.vectors)
+            q, k = instead.q, instead.k
+    return _attention(trace, q, k, rotation, bias)
+
+
+# --- another scheme
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A scheme that may stand in the place of a model's own.
+
+    reason: why it cannot, in a sentence, or ""; table: the bundled model whose learned table it takes, or ""
+    """
+
+    scheme: str
+    reason: str = ""
+    table: str = ""
+
+
+def choices(trace: Trace) -> tuple[Choice, ...]:
+    """Every scheme of the textbook, and whether `swap` can put it into this trace's attention."""
+    found = []
+    for name in SCHEMES:
+        if name in trace.schemes:
+            found.append(Choice(name))
+            continue
+        try:
+            found.append(Choice(name, table=_foreign(trace, name, None)[1]))
+        except TinputError as error:
+            found.append(Choice(name, reason=str(error)))
+    return tuple(found)
+
+
+def swap(
+    model: Model,
+    trace: Trace,
+    scheme: str,
+    config: Mapping[str, Any] | None = None,
+    *,
+    positions: Sequence[float] | Tensor | None = None,
+) -> Attention:
+    """Attention with all that positions do taken away, and `scheme` (a name in SCHEMES) in its place.
+
+    config: what its formula reads, as a config.json spells it: {"rope_theta": 500000.0}. Without one, the model's own
+        scheme is put back as it is, and any other is the paper's at the model's sizes
+    positions: (seq,); None: the model's own
+    A scheme with a learned table takes that of the bundled model that has it, where the sizes fit.
+    Raises ValueError for another name, BadIds for sizes or positions that do not fit, NotRecorded without attention.
+    """
+    if scheme not in SCHEMES:
+        raise ValueError(f"unknown scheme {scheme!r}: choose one of {', '.join(SCHEMES)}.")
+    count = torch.arange(len(trace.ids)) if trace.positions is None else trace.positions
+    at = _positions(count if positions is None else positions, trace)
+    if scheme in trace.schemes and config is None:
+        return _layer(trace) if positions is None else move(model, trace, at)
+    q, k = _plain(trace)
+    formula, table = _foreign(trace, scheme, config)
+    if table:
+        _check_rows(at, f"the table of {table}", SCHEMES[scheme].INJECTION != _INTO_SCORES)
+    effect = None if SCHEMES[scheme].INJECTION == _INTO_SCORES else _asked(formula, at)
+    added = next((found.effect for _, found in _effects(trace) if isinstance(found.effect, Add)), None)
+    if isinstance(effect, Add):
+        instead = model.with_vectors(trace, effect.vectors)
+        q, k = instead.q, instead.k
+    elif added is not None:
+        instead = model.with_vectors(trace, torch.zeros_like(added.vectors))
+        q, k = instead.q, instead.k
+    bias = _bias(formula, at, len(q)) if effect is None else None
+    return _attention(trace, q, k, effect if isinstance(effect, Rotate) else None, bias)
+
+
+_INTO_SCORES = "bias on the scores"  # a value of a scheme's INJECTION
+
+
+def _foreign(trace: Trace, scheme: str, config: Mapping[str, Any] | None) -> tuple[At, str]:
+    """A scheme's formula at the sizes of a model that does not have it, and the bundled model whose table it takes."""
+    q, _ = _plain(trace)
+    module, own = SCHEMES[scheme], _rotation(trace)
+    heads, _, d_head = q.shape
+    added = next((found.effect for _, found in _effects(trace) if isinstance(found.effect, Add)), None)
+    width = (trace.block_input if added is None else added.vectors).shape[-1]
+    causal = is_causal(trace.attention)
+    given: dict[str, Any] = {
+        "width": width,
+        "heads": heads,
+        "layout": "half" if own is None else own.layout,
+        "stack": "decoder" if causal else "encoder",
+        "variant": _BOTH_WAYS if not causal and _BOTH_WAYS in module.variants({}) else "",
+    }
+    sizes = {"head_dim": d_head - d_head % 2 if own is None else own.rotary_dim, **(config or {})}
+    table, bundled = "", _bundled_table(scheme)
+    if bundled is not None:
+        table, values = bundled
+        wanted, what = (heads, "heads") if module.INJECTION == _INTO_SCORES else (width, "dimensions")
+        if values.shape[1] != wanted:
+            raise BadIds(
+                f"{module.LABEL} is learned, and the table at hand, {table}'s, is made for {values.shape[1]} {what}, "
+                f"not {wanted}; choose a bundled model."
+            )
+        # it was learned in a decoder, so keys to come have no rows of their own
+        given |= {"rows": values.__getitem__, "n_rows": len(values), "stack": "decoder"}
+    formula = functools.partial(module.predict, sizes, **given)
+    try:
+        effect = formula(torch.arange(2))
+    except ValueError as error:
+        raise BadIds(f"{module.LABEL} cannot be put in: {error}.") from error
+    if effect is None:
+        raise BadIds(f"{module.LABEL} cannot be put in: {module.REASON}.")
+    return formula, table
+
+
+@functools.lru_cache(maxsize=16)
+def _bundled_table(scheme: str) -> tuple[str, Tensor] | None:
+    """The learned table of the bundled model with this scheme, and its name; None where there is none."""
+    name = f"tinput/{scheme}"
+    try:
+        model = open_model(name)
+        table = next((found.table for found in model.stack().injections if found.learned and found.table), None)
+        return None if table is None else (name, model.table_rows(table, torch.arange(model.table_size(table))))
+    except TinputError:
+        return None
+
+
+# --- another order
+
+
+def shuffle(model: Model, trace: Trace, order: Sequence[int] | Tensor) -> Attention:
+    """Attention of the same tokens in another order, recorded; rows and columns stand in the tokens' old order.
+
+    order: (seq,), the token that comes first, second, ...: a permutation. The tokens' positions are counted anew.
+    Raises BadIds for what is no permutation, and what `Model.trace` raises.
+    """
+    _layer(trace)
+    order = torch.as_tensor(order, dtype=torch.int64)
+    if order.shape != trace.ids.shape or not torch.equal(order.sort().values, torch.arange(len(trace.ids))):
+        raise BadIds(f"An order names each of the {len(trace.ids)} tokens once, by its number from 0.")
+    other = _layer(model.trace(ids=trace.ids[order], stack=trace.stack, dtype=trace.dtype))
+    place = order.argsort()  # where each token has gone
+    there = {name: _rearranged(getattr(other, name), place) for name in ("scores", "bias", "mask", "weights")}
+    rows = {
+        name: None if value is None else value[:, place]
+        for name in ("q_before", "q", "k_before", "k")
+        for value in [getattr(other, name)]
+    }
+    return replace(other, **rows, **there)
+
+
+def _rearranged(field: Field, place: Tensor) -> Field:
+    return Field(
+        field.shape,
+        lambda rows, columns: field.at(place[rows], place[columns]),
+        lambda head: lambda rows, columns: field[head].at(place[rows], place[columns]),
+    )
+
+
+def unmasked(attention: Attention) -> Attention:
+    """The same with each query seeing every key: what is left when the mask, too, is taken away."""
+    mask = Field.of(torch.zeros(()).expand(attention.scores.shape))
+    weights = softmaxed(attention.scores, attention.bias, mask, attention.sinks)
+    return replace(attention, mask=mask, weights=weights, weights_source="computed")
+
+
+def is_causal(attention: Attention | None) -> bool:
+    """Whether the first query is kept from seeing the last key; yes where there is none to ask."""
+    if attention is None or attention.mask.shape[-1] < 2:
+        return True
+    n_key = attention.mask.shape[-1]
+    return bool(attention.mask[0].window((0, 1), (n_key - 1, n_key)).values[0, 0] <= MASKED)
+
+
+# --- what a layer is made of
+
+
+def turn(x: Tensor, rotation: Rotate) -> Tensor:
+    """q or k turned: (heads, seq, d_head), as the rotation says. Su et al. 2021, equation 14."""
+    cos, sin = (pairs(part.float(), rotation.rotary_dim) for part in (rotation.cos, rotation.sin))
+    return rotate_by(x, cos, sin, rotation.layout, rotation.start)
+
+
+def own_rotation(trace: Trace) -> Rotate:
+    """The rotation of the layer that was traced, so that `turn` makes its q and k of those before.
+
+    Where a model turns the other way round, the sines' sign is turned. Raises NotRecorded where there is no rotation,
+    or where q and k are changed after it (a norm, a scale).
+    """
+    base, own = _layer(trace), _rotation(trace)
+    if own is None:
+        raise NotRecorded(f"{trace.model} does not rotate q and k in layer {base.layer}; choose a model that does.")
+    if base.q_before is None or base.k_before is None:
+        raise NotRecorded(f"{base.before_reason[:1].upper()}{base.before_reason[1:]}; choose another model.")
+    for rotation in (own, replace(own, sin=-own.sin, angles=-own.angles)):
+        if all(_near(turn(x, rotation), y) for x, y in ((base.q_before, base.q), (base.k_before, base.k))):
+            return rotation
+    raise NotRecorded(f"{trace.model} changes q or k after their rotation, so that cannot be taken back or set anew.")
+
+
+def _near(one: Tensor, other: Tensor) -> bool:
+    step = max(1e-5, torch.finfo(other.dtype).eps)
+    return one.shape == other.shape and float((one - other).abs().max()) <= 4 * step * float(other.abs().max())
+
+
+def _layer(trace: Trace) -> Attention:
+    """The traced attention layer, if its rows and columns are the tokens. Raises NotRecorded."""
+    base = trace.attention
+    if base is None:
+        raise NotRecorded(f"There is no attention to change in {trace.model}: {trace.attention_reason}.")
+    seq = len(trace.ids)
+    if not seq == base.q.shape[1] == base.k.shape[1]:
+        raise NotRecorded(
+            f"The attention of {trace.model} has {base.q.shape[1]:,} queries and {base.k.shape[1]:,} keys for "
+            f"{seq:,} tokens: they are not one a token, so positions cannot be set anew."
+        )
+    return base
+
+
+def _effects(trace: Trace) -> list[tuple[int, LayerEffect]]:
+    """What positions inject into the traced layer, each with its number among the trace's effects."""
+    layer = _layer(trace).layer
+    return [(index, found) for index, found in enumerate(trace.effects) if layer in found.layers]
+
+
+def _rotation(trace: Trace) -> Rotate | None:
+    return next((found.effect for _, found in _effects(trace) if isinstance(found.effect, Rotate)), None)
+
+
+def _plain(trace: Trace) -> tuple[Tensor, Tensor]:
+    """q and k before any rotation, (heads, seq, d_head) and (kv_heads, seq, d_head)."""
+    base = _layer(trace)
+    if _rotation(trace) is not None:
+        own_rotation(trace)  # raises where they are not to be had
+    assert base.q_before is not None
+    assert base.k_before is not None
+    return base.q_before, base.k_before
+
+
+def _attention(trace: Trace, q: Tensor, k: Tensor, rotation: Rotate | None, bias: Field | None) -> Attention:
+    """The layer with other q and k (before `rotation`) and another bias; its scale, mask and sinks as they were."""
+    base = _layer(trace)
+    turned = (q, k)
+    if rotation is not None:
+        own = _rotation(trace)
+        if own is not None:
+            backwards = float((own_rotation(trace).angles * own.angles).sum()) < 0
+            rotation = replace(rotation, start=own.start, sin=-rotation.sin if backwards else rotation.sin)
+        turned = (turn(q, rotation), turn(k, rotation))
+    scores = products(*turned, base.scale)
+    bias = bias or Field.of(torch.zeros(()).expand(scores.shape))
+    return replace(
+        base,
+        q_before=q,
+        q=turned[0],
+        k_before=k,
+        k=turned[1],
+        scores=scores,
+        bias=bias,
+        weights=softmaxed(scores, bias, base.mask, base.sinks),
+        weights_source="computed",
+        before_reason="",
+    )
+
+
+def _bias(formula: At, positions: Tensor, heads: int) -> Field:
+    """A bias as a function, (heads, query, key): the formula is asked for a few queries and keys at a time."""
+    last = positions.max()[None]  # some conventions count from the last key
+
+    def at(rows: Tensor, columns: Tensor, head: int | slice = slice(None)) -> Tensor:
+        strips = []
+        for some in rows.split(_TILE):
+            tiles = []
+            for others in columns.split(_TILE):
+                together = torch.cat((positions[some], positions[others], last))
+                effect = _asked(formula, together)
+                assert isinstance(effect, Bias)
+                tiles.append(effect.scores[head, ..., : len(some), len(some) : -1])
+            strips.append(torch.cat(tiles, dim=-1))
+        return torch.cat(strips, dim=-2)
+
+    shape = (heads, len(positions), len(positions))
+    return Field(shape, at, lambda head: lambda rows, columns: at(rows, columns, head))
+
+
+def _asked(formula: At, positions: Tensor) -> Effect:
+    try:
+        return formula(positions)
+    except ValueError as error:
+        said = str(error)
+        raise BadIds(f"{said[:1].upper()}{said[1:]}; choose other positions.") from error
+
+
+def _positions(positions: Sequence[float] | Tensor, trace: Trace) -> Tensor:
+    """(seq,), int64 where all are whole, else float64. Raises BadIds."""
+    seq = len(trace.ids)
+    try:
+        at = torch.as_tensor(positions, dtype=torch.float64)
+    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
+        raise BadIds(f"Positions are numbers, one a token ({error}).") from None
+    if at.shape != (seq,):
+        raise BadIds(f"There are {seq} tokens and {at.numel()} positions; give one position for each token.")
+    if not bool(at.isfinite().all()) or float(at.abs().max()) > 2**53:
+        raise BadIds("Positions are finite numbers, as far as whole ones can be told apart (9e15).")
+    return at.long() if torch.equal(at, at.round()) else at
+
+
+def _check_rows(at: Tensor, table: str, by_position: bool) -> None:
+    """Raises BadIds for a position that a table has no row for; one by distance has a row for each whole distance."""
+    if at.is_floating_point():
+        wrong = next(float(p) for p in at if p != p.round())
+        raise BadIds(f"Position {wrong:g} has no row in {table}: give whole numbers.")
+    if by_position and int(at.min()) < 0:
+        raise BadIds(f"Position {int(at.min())} has no row in {table}: give positions from 0 on.")
