@@ -119,6 +119,10 @@ def configuration(kind: str) -> Any:
     return made
 
 
+# A table of sines that is a parameter by its class, and that a published file holds, or has computed, as it is.
+SINES = ("fsmt", "distilbert (sinusoidal)", "xlm (sinusoidal)", "flaubert (sinusoidal)")
+
+
 def build(kind: str, *, seed: int = 0) -> PreTrainedModel:
     """The model in float32 and eval mode, every trainable parameter perturbed so that a missed term shows."""
     torch.manual_seed(seed)
@@ -127,8 +131,8 @@ def build(kind: str, *, seed: int = 0) -> PreTrainedModel:
         config = configuration(kind)
         model = getattr(transformers, config.architectures[0])(config).eval()
     with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.requires_grad:
+        for name, parameter in model.named_parameters():
+            if parameter.requires_grad and not (kind in SINES and "position" in name):
                 parameter.add_(0.1 * torch.randn_like(parameter))
     return model
 
@@ -207,7 +211,7 @@ def full(kind: str, lengths: tuple[int, ...] = (12, 1, 40)) -> Outcome:
         for name in model.stacks:
             stack = name if len(model.stacks) > 1 else None
             block = oracle.get_submodule(model.stack(stack).paths[0])
-            for place, (what, ids) in enumerate((what, ids) for what, ids in cases.items() if ids):
+            for what, ids in ((what, ids) for what, ids in cases.items() if ids):
                 try:
                     trace = model.trace(ids=ids, stack=stack)
                 except tinput.TinputError as error:
@@ -215,15 +219,14 @@ def full(kind: str, lengths: tuple[int, ...] = (12, 1, 40)) -> Outcome:
                     continue
                 if not same(trace.block_input, _entering(oracle, block, torch.tensor([ids]))):
                     exact.append(f"{name}, {what}: the values differ")
-                if place == 0:
-                    matched.append(_matched(name, trace))
-                    attention.append(f"{name}: {trace.attention_reason}" if trace.attention is None else "")
-        return Outcome(*(tuple(filter(None, part)) for part in (exact, matched, attention)))
+                matched.append(_matched(f"{name}, {what}", trace))
+                attention.append(f"{name}: {trace.attention_reason}" if trace.attention is None else "")
+        return Outcome(*(tuple(dict.fromkeys(filter(None, part))) for part in (exact, matched, attention)))
 
 
-def _matched(stack: str, trace: tinput.Trace) -> str:
+def _matched(what: str, trace: tinput.Trace) -> str:
     nothing = all(isinstance(found.effect, tinput.Nothing) for found in trace.effects)
-    return "" if trace.agreement.ok or nothing else f"{stack}: {trace.agreement.message}"
+    return "" if trace.agreement.ok or nothing else f"{what}: {trace.agreement.message}"
 
 
 def check(kind: str) -> None:

@@ -81,4 +81,8 @@ def _scaled(kind: str, scaling: str) -> dict[str, Any]:
     return changes | {"rope_parameters": rope}
 
 
-OPTIONS |= {f"{kind} ({scaling})": (kind, _scaled(kind, scaling), ["rope"]) for kind in _PAIRS for scaling in _SCALED}
+OPTIONS |= {
+    f"{kind} ({scaling})": (kind, _scaled(kind, scaling), ["rope"])
+    for kind in _PAIRS
+    for scaling in (_SCALED if kind != "phi3" else ["longrope"])  # its class refuses every other
+}

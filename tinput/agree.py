@@ -99,7 +99,7 @@ def formula(layer: LayerEffect, found: Recording | Trace, seq: int, clues: Clues
         raise ValueError(
             f"the formula differs from what was recorded by {answer.difference:.2g}, more than {answer.allowed:.2g}"
         )
-    given = {key: value for key, value in _given(layer, found, clues).items() if key != "keys"}
+    given = {key: value for key, value in _given(layer, found, clues).items() if key not in ("queries", "keys")}
     variant = answer.variant or scheme.variants(clues.config)[0]
     return lambda at: scheme.predict(clues.config, at, variant=variant, **given)
 
@@ -176,18 +176,15 @@ def _turned(textbook: Rotate, attention: Attention, allowed: float) -> tuple[flo
     magnitude = torch.hypot(textbook.cos[:, :1], textbook.sin[:, :1])  # (seq, 1)
     length = torch.cat((before[..., : textbook.start], magnitude * before[..., textbook.start : stop]), dim=-1)
     length = torch.cat((length, before[..., stop:]), dim=-1).norm(dim=-1)
-    if not torch.allclose(length, after.norm(dim=-1), rtol=_LENGTH, atol=_LENGTH):
+    step = torch.finfo(attention.q.dtype).eps
+    if not torch.allclose(length, after.norm(dim=-1), rtol=max(1e-5, step / 2)):
         return None
     ways = (
         rotate_by(before, textbook.cos, sign * textbook.sin, textbook.layout, textbook.start)
         for sign in (1, -1)  # some models turn the other way round, which the recorder notes
     )
     difference = min(float((way - after).abs().max()) for way in ways)
-    step = torch.finfo(attention.q.dtype).eps
     return difference, float(before.abs().max()) * (2 * allowed + 2 * step + 1e-6)
-
-
-_LENGTH = 2e-2  # bfloat16 keeps lengths as well as this
 
 
 def _given(layer: LayerEffect, found: Recording | Trace, clues: Clues) -> dict[str, Any]:
@@ -201,12 +198,13 @@ def _given(layer: LayerEffect, found: Recording | Trace, clues: Clues) -> dict[s
         table = layer.table
         given["rows"] = lambda index: clues.rows(table, index)
         given["n_rows"] = clues.n_rows(table)
+    given["factors"] = [clues.rows(name, torch.arange(clues.n_rows(name))) for name in layer.factors]
     if isinstance(layer.effect, Add):
         given["width"] = layer.effect.vectors.shape[-1]
     if isinstance(layer.effect, Rotate):
         given["layout"] = layer.effect.layout
     if isinstance(layer.effect, Bias):
-        given["heads"], _, given["keys"] = layer.effect.scores.shape
+        given["heads"], given["queries"], given["keys"] = layer.effect.scores.shape
     if found.attention is not None:
         past_only = found.attention.mask.window((0, 1), None, (1, 1 << 20)).values[0, 0]
         given["stack"] = "decoder" if bool(torch.isinf(past_only[1:2]).any()) else "encoder"

@@ -306,11 +306,13 @@ class Model:
     def _clues(self, skeleton: Skeleton, stack: Stack) -> Clues:
         weights = skeleton.weights
         assert weights is not None
-        config = self.config
-        name = self._stack_name(stack) if len(self.anatomy.stacks) > 1 else ""
-        for part in (name, "text_config"):  # composite configurations: the part that describes this stack
-            if isinstance(config.get(part), dict):
-                config = config[part]
+        config, path = self.config, stack.path
+        while path:  # composite configurations: the part that the module around this stack was made from
+            path = path.rpartition(".")[0]
+            part = getattr(skeleton.model.get_submodule(path), "config", None)
+            if part is not None:
+                config = part.to_dict()
+                break
         return Clues(config, weights.rows, lambda name: weights.shape(name)[0], own=self.bundled)
 
     def _dtype(self, dtype: str | torch.dtype) -> torch.dtype:

@@ -7,11 +7,14 @@ numbers. What can be said is which row a token gets, and how long a text may be:
     row = position                    BERT, GPT-2
     row = position + 2                OPT, BART: the table has two rows more than the configuration's context
     row = pad + 1 + position          RoBERTa: the positions themselves start there, and a pad keeps the pad's row
+
+Reformer (Kitaev et al. 2020, https://arxiv.org/abs/2001.04451, and its published code) keeps no table of n rows but two
+factors of n1 and n2 rows, n1 n2 = n: a position's vector is row p // n2 of the one beside row p % n2 of the other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -20,7 +23,7 @@ from torch import Tensor
 from .effects import Add, Effect
 from .spelling import CONTEXT, pick, text_part
 
-__all__ = ["notice", "offset", "positions_past_pads", "predict", "recognise", "rows_for", "usable_length", "variants"]
+__all__ = ["notice", "offset", "positions_past_pads", "predict", "recognise", "rows_for", "table_of", "usable_length", "variants"]
 
 NAME = "learned"
 LABEL = "Learned table"
@@ -47,6 +50,15 @@ def rows_for(config: Mapping[str, Any], positions: Tensor, n_rows: int) -> Tenso
         last = n_rows - 1 - offset(config, n_rows)
         raise ValueError(f"position {int(positions.max())} is past the last one, {last}, of a table of {n_rows} rows")
     return rows
+
+
+def table_of(factors: Sequence[Tensor]) -> Tensor:
+    """The table of a position's vectors that two factors stand for: (n1 * n2, width1 + width2).
+
+    factors: (n1, 1, width1) and (1, n2, width2). Source: Kitaev et al. 2020, its published code.
+    """
+    grid = torch.broadcast_shapes(*(factor.shape[:-1] for factor in factors))
+    return torch.cat([factor.expand(*grid, -1) for factor in factors], dim=-1).flatten(0, -2)
 
 
 def usable_length(config: Mapping[str, Any], n_rows: int, first: int = 0) -> int:
@@ -87,14 +99,18 @@ def predict(
     variant: str = "",
     rows: Callable[[Tensor], Tensor] | None = None,
     n_rows: int | None = None,
+    factors: Sequence[Tensor] = (),
     **_: Any,
 ) -> Add:
     """What is added to the embeddings: `Add`, (seq, width), rows of the model's own table.
 
     positions: (seq,) int64; rows: index (n,) int64 -> those rows, (n, width); n_rows: how many the table has
+    factors: of a table that is kept in factors, (n1, 1, width1) and (1, n2, width2)
     variant: one of `variants(config)`; "offset" if ""
     Raises ValueError without `rows` (the numbers are learned), for another variant, or a position past the table.
     """
+    if factors:
+        return Add(table_of(factors)[positions].to(torch.float32))
     if rows is None or n_rows is None:
         raise ValueError("the vectors are learned: the table is needed, as `rows` and `n_rows`")
     if variant not in ("", *variants(config)):

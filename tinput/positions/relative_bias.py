@@ -4,6 +4,9 @@ Raffel et al. 2020, "Exploring the Limits of Transfer Learning" (https://arxiv.o
 near distances have a bucket each, far ones share buckets whose width grows as the logarithm, and from max_distance on
 there is one bucket for all. In an encoder the past and the future have half of the buckets each; in a decoder only the
 past has any.
+
+CPM-Ant (its published code) puts a prompt ahead of the text and has buckets for distances within the prompt and within
+the text; between the two all distances share one bucket for each direction.
 """
 
 from __future__ import annotations
@@ -98,30 +101,41 @@ def predict(
     variant: str = "",  # noqa: ARG001
     rows: Callable[[Tensor], Tensor] | None = None,
     n_rows: int | None = None,
+    queries: int | None = None,
     keys: int | None = None,
     stack: str = "encoder",
     **_: Any,
 ) -> Bias:
     """What is added to the scores: `Bias`, (heads, query, key), without the mask.
 
-    positions: (seq,) int64; keys: number of keys, seq if None
+    positions: (seq,) int64; queries, keys: how many there are, seq if None (a model may put tokens of its own ahead)
     rows: index (n,) int64 -> those rows of the model's own table, (n, heads); n_rows: how many it has
     stack: "encoder" (both directions) or "decoder" (the past alone)
     Raises ValueError without `rows`: the numbers are learned. Source: Raffel et al. 2020, section 2.1.
     """
     if rows is None:
         raise ValueError("the bias is learned: its table is needed, as `rows`")
-    num_buckets = int(pick(config, "relative_attention_num_buckets") or n_rows or 32)
-    max_distance = int(pick(config, "relative_attention_max_distance") or 128)
-    table = rows(torch.arange(num_buckets))  # (num_buckets, heads)
+    of_segments = pick(config, "position_bias_num_buckets")
+    num_buckets = int(pick(config, "relative_attention_num_buckets") or of_segments or n_rows or 32)
+    max_distance = int(pick(config, "relative_attention_max_distance", "position_bias_max_distance") or 128)
     key = positions if keys in (None, len(positions)) else torch.arange(keys)
+    query = positions if queries in (None, len(positions)) else torch.arange(queries)
     index = buckets(
-        key[None, :] - positions[:, None],
-        bidirectional=stack == "encoder",
+        key[None, :] - query[:, None],
+        bidirectional=stack == "encoder" or bool(of_segments),
         num_buckets=num_buckets,
         max_distance=max_distance,
     )
-    return Bias(bias(table.float(), index))
+    if of_segments:
+        index = _between_segments(config, index, num_buckets)
+    return Bias(bias(rows(torch.arange(int(index.max()) + 1)).float(), index))
+
+
+def _between_segments(config: Mapping[str, Any], index: Tensor, num_buckets: int) -> Tensor:
+    """CPM-Ant: the prompt is segment 0, the text segment 2; where they differ the pair of them is the bucket."""
+    segment = [torch.where(torch.arange(n) < int(config["prompt_length"]), 0, 2) for n in index.shape]
+    query, key = segment[0][:, None], segment[1][None, :]
+    return torch.where(query == key, index, num_buckets + query * int(config["segment_types"]) + key)
 
 
 def notice(effect: Effect, positions: Tensor) -> list[str]:

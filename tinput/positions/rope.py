@@ -311,6 +311,8 @@ def parse(config: Mapping[str, Any], layer_type: str | None = None) -> Parameter
     layer_type = layer_type or next((kind for kind in kinds if kind in nested or not nested), next(iter(nested), None))
     local = layer_type == "sliding_attention"
     if nested:
+        if {"main", "compress"} == set(nested):  # DeepSeek-V4's own labels: plain in the sliding layers
+            layer_type = "main" if local else "compress"
         if layer_type not in nested:
             raise ValueError(f"no rotation for layers of type {layer_type!r}: there is {', '.join(nested)}")
         if nested[layer_type] is None:
@@ -357,8 +359,11 @@ def _head(config: Mapping[str, Any], options: Mapping[str, Any]) -> tuple[int, i
     """(size of the head or of its slice, dimensions that turn, first of them)."""
     slice_dim = pick(config, "qk_rope_head_dim")
     if slice_dim:
-        start = int(pick(config, "qk_nope_head_dim") or 0)
-        return int(slice_dim), int(slice_dim), start
+        start = pick(config, "qk_nope_head_dim")
+        if start is None:  # DeepSeek-V4: the last dimensions of the head
+            start = int(pick(config, "head_dim") or slice_dim) - int(slice_dim)
+        of_slice = pick(options, "partial_rotary_factor") if options.get("rope_type") == "proportional" else 1.0
+        return int(slice_dim), int(slice_dim * (of_slice or 1.0)), int(start)
     head_dim = pick(config, "head_dim", "attention_head_dim")
     if head_dim is None:
         head_dim = size(config, D_MODEL, "how wide the model is") // size(config, HEADS, "how many heads it has")

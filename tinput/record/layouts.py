@@ -38,6 +38,8 @@ def as_heads(value: Tensor, front: Front) -> Tensor:
     seq = front.ids.shape[1]
     if value.ndim == 4 and value.shape[0] == 1:
         value = value[0]
+    if value.ndim > 3:
+        raise ValueError(f"attention is local, in blocks of neighbours ({tuple(value.shape)})")
     if value.ndim != 3 or value.shape[1] < seq:
         raise ValueError(f"{tuple(value.shape)} is not (heads, {seq}, d_head)")
     return value
@@ -74,6 +76,8 @@ def _einsum_axes(equation: object, query: Tensor, key: Tensor) -> tuple[Tensor, 
     rows = [letter for letter in of_query if letter in out and letter not in of_key]
     columns = [letter for letter in of_key if letter in out and letter not in of_query]
     shared = [letter for letter in out if letter in of_query and letter in of_key]
+    if query.ndim > len(of_query) and "B" in of_query:
+        raise ValueError(f"attention is local, in blocks of neighbours ({tuple(query.shape)})")
     if len(inner) != 1 or len(rows) != 1 or len(columns) != 1 or query.ndim != len(of_query) or key.ndim != len(of_key):
         raise ValueError(f"an einsum that is not understood: {equation}")
     order_q = [of_query.index(letter) for letter in (*shared, *rows, *inner)]

@@ -13,11 +13,12 @@ from torch import Tensor
 
 from tinput.errors import NotRecorded
 from tinput.models.skeleton import Skeleton
+from tinput.models.tree import tensors_in
 from tinput.positions.effects import Add, Bias, Content, Effect, Nothing, Rotate
 from tinput.record.anatomy import Anatomy, Injection, Stack, find
 from tinput.record.attention import Attention, attention_of
 from tinput.record.front import AttentionCall, Block, Front, run
-from tinput.record.injection import Entry, before_block, in_attention, pairs
+from tinput.record.injection import SUMS, Entry, before_block, in_attention, pairs
 from tinput.record.layouts import by_position, sequence_first
 from tinput.record.stages import Stage, stages_of
 from tinput.record.tape import Op
@@ -38,6 +39,7 @@ class LayerEffect:
     reason: why `effect` is None where it could not be recorded
     positions: (seq,) int64, those that this effect is made of, or None where none are seen: MPNet's table counts past
     pads, its bias does not
+    factors: the parameters of a table that is kept in several
     stored: the dtype in which the file holds a table of computed vectors, where it holds one
     """
 
@@ -48,6 +50,7 @@ class LayerEffect:
     reason: str = ""
     positions: Tensor | None = None
     stored: torch.dtype | None = None
+    factors: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,7 +199,9 @@ def record(
             "The block input has values that are not numbers: the checkpoint holds NaN, or a weight was missed."
         )
     attention, reason = _attention(front, stack, call, inside, wanted)
-    effects = _effects(front, stack, added, inside, call, attention, positions, seq, name_scheme, skeleton.weights)
+    effects = _effects(
+        front, stack, added, inside, call, attention, reason, positions, seq, name_scheme, skeleton.weights
+    )
     used = next((effect.positions for effect in effects if effect.positions is not None), None)
     used = used if positions is None else positions.clone()
     return Recording(
@@ -260,7 +265,7 @@ def _attention(
     try:
         return attention_of(front, call, inside), ""
     except ValueError as error:
-        return None, f"q and k have a shape that is not understood: {error}"
+        return None, f"q and k are not laid out for all pairs of tokens: {error}"
 
 
 def _effects(
@@ -270,6 +275,7 @@ def _effects(
     inside: list[Entry],
     call: AttentionCall | None,
     attention: Attention | None,
+    why: str,
     given: Tensor | None,
     seq: int,
     name_scheme: Any,
@@ -295,19 +301,29 @@ def _effects(
                     effect = _rotation(front, injection, carriers[0], sines[0] if sines else None, seq)  # type: ignore[arg-type]
         except ValueError as error:
             reason = str(error)
-        if effect is None and not reason:
+        if effect is None and not reason and entry is not None and attention is None:
+            reason = why
+        elif effect is None and not reason:
             reason = f"made in layer {injection.layers[0]}, which the recording did not get through"
             reason += f": {front.error.rstrip('.')}" if front.error else ""
         carrier = entry.carriers[0] if entry is not None else next(_found(front, injection), None)
         used = None if carrier is None else _positions(front, carrier, tables, given, seq)
         stored = _stored(weights, entry) if injection.computed else None
-        found.append(
-            LayerEffect(injection.layers, effect, name_scheme(injection), injection.table, reason, used, stored)
-        )
+        factors = _factors(front, entry) if injection.learned and injection.table is None else ()
+        scheme = name_scheme(injection)
+        found.append(LayerEffect(injection.layers, effect, scheme, injection.table, reason, used, stored, factors))
     if not found:
         layers = tuple(range(stack.n_layers))
         return (LayerEffect(layers, Nothing(), name_scheme(None)),)
     return tuple(found)
+
+
+def _factors(front: Front, entry: Entry | None) -> tuple[str, ...]:
+    """The parameters that what is added was put together of, in their own order."""
+    if entry is None or entry.kind is not Add:
+        return ()
+    read = (front.placeholders.name_of(t) for op in front.tape.back(entry.carriers[0]) for t in tensors_in(op.args))
+    return tuple(sorted({name for name in read if name}))
 
 
 def _stored(weights: ModuleWeights | None, entry: Entry | None) -> torch.dtype | None:
@@ -371,17 +387,26 @@ def _found(front: Front, injection: Injection) -> Iterator[Op]:
 
 def _positions(front: Front, carrier: Op, tables: set[str], given: Tensor | None, seq: int) -> Tensor | None:
     """The position ids behind what is injected: the last whole numbers, one a token, that the model itself made."""
+    rows = seq
     whole = [op for op in front.tape.back(carrier) if op.position_only and _one_a_token(op.value, seq)]
+    if not whole and carrier.value.ndim > 1:  # padded to a window of the model's
+        rows = carrier.value.shape[-2]
+        whole = [op for op in front.tape.back(carrier) if op.position_only and _one_a_token(op.value, rows)]
     outside = [op for op in whole if op.module not in tables]
     if outside:
         value = outside[-1].value
     elif given is not None:
         value = given
-    elif whole:  # a table that counts for itself: the count, before its offset
-        value = whole[0].value
+    elif whole:  # a table that counts for itself: the count, before its offset is added
+        moved = [place for place, op in enumerate(whole) if place and op.name in SUMS and _with_number(op)]
+        value = whole[moved[-1] - 1 if moved else 0].value
     else:
         return None
-    return value.reshape(seq).to(torch.int64).clone()
+    return value.flatten()[:seq].to(torch.int64).clone()
+
+
+def _with_number(op: Op) -> bool:
+    return any(isinstance(part, int) for part in op.args)
 
 
 def _one_a_token(value: object, seq: int) -> bool:
