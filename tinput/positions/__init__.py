@@ -1,7 +1,8 @@
 """The textbook: one file a position scheme, pure torch, each with its paper and its equations.
 
 Every scheme file exports the same names: NAME, LABEL, COLOUR, INJECTION, FORMULA, PAPER,
-variants(config), predict(config, positions, ...) and notice(effect, positions).
+variants(config), predict(config, positions, ...) and notice(effect, positions); most also
+coverage(config, places, trained, ...), what of it a training at one length has shown (coverage.py).
 It never asks a model library: given a configuration as a plain mapping it predicts the numbers.
 """
 

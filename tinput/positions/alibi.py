@@ -23,10 +23,11 @@ import torch
 from torch import Tensor
 
 from ..window import Field
+from .coverage import NEW, SEEN, Coverage
 from .effects import Bias, Effect
 from .spelling import D_MODEL, HEADS, pick, size, text_part
 
-__all__ = ["CONVENTIONS", "bias", "field", "notice", "predict", "reach", "recognise", "slopes", "variants"]
+__all__ = ["CONVENTIONS", "bias", "coverage", "field", "notice", "predict", "reach", "recognise", "slopes", "variants"]
 
 NAME = "alibi"
 LABEL = "ALiBi"
@@ -169,6 +170,22 @@ def predict(
     if variant == "symmetric":
         return Bias(bias(positions, key, slope, symmetric=True))
     return Bias(bias(positions, key, slope, variant or "distance"))
+
+
+def coverage(
+    config: Mapping[str, Any], places: Tensor, trained: int, *, heads: int | None = None, **_: Any
+) -> dict[str, Coverage]:
+    """Which heads get a bias that training never showed. places: distances, (n,) int64; trained: tokens."""
+    slope = slopes(heads or size(text_part(config), HEADS, "how many heads it has"))
+    state = torch.where(places >= trained, NEW, SEEN).expand(len(slope), -1)
+    left = torch.exp(-slope * trained)  # of a weight, at the first new distance, the scores being equal
+    steep, flat = int(slope.argmax()), int(slope.argmin())
+    said = (
+        f"A key {trained:,} tokens back or more gets a bias lower than any in training, in every head.",
+        f"By then the bias alone has brought a weight down to {float(left[flat]):.2g} of itself in the flattest "
+        f"head ({flat}), to {float(left[steep]):.2g} in the steepest ({steep}).",
+    )
+    return {"": Coverage(state, "head", "distance", said)}
 
 
 def notice(effect: Effect, positions: Tensor) -> list[str]:

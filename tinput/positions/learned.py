@@ -20,10 +20,23 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .coverage import MISSING, NEW, SEEN, Coverage
 from .effects import Add, Effect
 from .spelling import CONTEXT, pick, text_part
 
-__all__ = ["notice", "offset", "positions_past_pads", "predict", "recognise", "rows_for", "table_of", "usable_length", "variants"]
+__all__ = [
+    "PAST",
+    "coverage",
+    "notice",
+    "offset",
+    "positions_past_pads",
+    "predict",
+    "recognise",
+    "rows_for",
+    "table_of",
+    "usable_length",
+    "variants",
+]
 
 NAME = "learned"
 LABEL = "Learned table"
@@ -79,6 +92,13 @@ def positions_past_pads(ids: Tensor, pad: int) -> Tensor:
     return real.cumsum(-1) * real + pad
 
 
+# What one could do about a position past the table: no published model does. (positions, number of rows) -> positions
+PAST: dict[str, Callable[[Tensor, int], Tensor]] = {
+    "clamped": lambda positions, n: positions.clamp(max=n - 1),  # the last row again and again
+    "wrapped": lambda positions, n: positions % n,  # the table from its start
+}
+
+
 def recognise(effect: type, looked_up: bool = False, bend: float | None = None) -> bool:  # noqa: ARG001
     """Whether what was found in a model is this scheme.
 
@@ -117,6 +137,27 @@ def predict(
         raise ValueError(f"unknown variant {variant!r}: choose one of {', '.join(variants(config))}")
     index = rows_for({} if variant == "rows" else config, positions, n_rows)
     return Add(rows(index).to(torch.float32))
+
+
+def coverage(
+    config: Mapping[str, Any],  # noqa: ARG001 - one signature for all schemes
+    places: Tensor,
+    trained: int,
+    *,
+    usable: int | None = None,
+    **_: Any,
+) -> dict[str, Coverage]:
+    """Which positions have a row, and a trained one. places: positions, (n,) int64; usable: how many tokens fit."""
+    rows = usable if usable is not None else trained
+    state = torch.where(places >= rows, MISSING, torch.where(places >= trained, NEW, SEEN))
+    past = int(places.max()) + 1 - rows
+    said = (
+        f"The table ends after {rows:,} positions: the last {past:,} of these {past + rows:,} tokens have no row."
+        if past > 0
+        else f"The table has {rows:,} positions: each of these tokens has a row."
+    )
+    more = f"Rows from {trained:,} on are there, and training never used them." if trained < rows else ""
+    return {"": Coverage(state[None], "table", "position", tuple(filter(None, (said, more))))}
 
 
 def notice(effect: Effect, positions: Tensor) -> list[str]:

@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import torch
 from torch import Tensor
 
+from .coverage import SEEN, Coverage
 from .effects import Effect, Nothing
 
-__all__ = ["notice", "predict", "recognise", "variants"]
+__all__ = ["coverage", "notice", "predict", "recognise", "variants"]
 
 NAME = "none"
 LABEL = "None (NoPE)"
@@ -40,6 +42,13 @@ def variants(config: Mapping[str, Any]) -> tuple[str, ...]:  # noqa: ARG001 - on
 def predict(config: Mapping[str, Any], positions: Tensor, **_: Any) -> Nothing:  # noqa: ARG001
     """`Nothing`."""
     return Nothing()
+
+
+def coverage(config: Mapping[str, Any], places: Tensor, trained: int, **_: Any) -> dict[str, Coverage]:  # noqa: ARG001
+    """Nothing enters, so nothing can be new."""
+    state = torch.full((1, len(places)), SEEN)
+    said = f"No position enters. New beyond {trained:,} tokens is only how many keys a query has to choose from."
+    return {"": Coverage(state, "nothing", "position", (said,))}
 
 
 def notice(effect: Effect, positions: Tensor) -> list[str]:  # noqa: ARG001

@@ -19,10 +19,11 @@ import torch
 from torch import Tensor
 
 from ..window import Field
+from .coverage import BLANK, NEW, SEEN, Coverage
 from .effects import Bias, Effect
 from .spelling import pick
 
-__all__ = ["bias", "buckets", "field", "notice", "predict", "recognise", "variants"]
+__all__ = ["bias", "buckets", "coverage", "field", "notice", "predict", "recognise", "variants"]
 
 NAME = "relative_bias"
 LABEL = "Relative bias (T5)"
@@ -136,6 +137,28 @@ def _between_segments(config: Mapping[str, Any], index: Tensor, num_buckets: int
     segment = [torch.where(torch.arange(n) < int(config["prompt_length"]), 0, 2) for n in index.shape]
     query, key = segment[0][:, None], segment[1][None, :]
     return torch.where(query == key, index, num_buckets + query * int(config["segment_types"]) + key)
+
+
+def coverage(
+    config: Mapping[str, Any], places: Tensor, trained: int, *, stack: str = "encoder", **_: Any
+) -> dict[str, Coverage]:
+    """Which bucket each distance falls into, and whether a distance of the training did. places: (n,) int64, back."""
+    count = int(pick(config, "relative_attention_num_buckets") or 32)
+    far = int(pick(config, "relative_attention_max_distance") or 128)
+    sizes: dict[str, Any] = {"bidirectional": stack == "encoder", "num_buckets": count, "max_distance": far}
+    used = buckets(-places, **sizes)  # (place,)
+    known = torch.zeros(count, dtype=torch.bool)
+    known[buckets(-torch.arange(trained), **sizes)] = True
+    back = count // 2 if sizes["bidirectional"] else count  # the others are for keys to come
+    met = used[None, :] == torch.arange(back)[:, None]
+    state = torch.where(met, torch.where(known[:back], SEEN, NEW)[:, None], BLANK)
+    new = int((~known[used]).sum())
+    said = (
+        f"From {far:,} tokens back on, all distances share bucket {back - 1}.",
+        f"Training at {trained:,} tokens has used {int(known[:back].sum())} of the {back} buckets that look back: "
+        + ("the rest come new." if new else "no distance is new, however long the text."),
+    )
+    return {"": Coverage(state, "bucket", "distance", said)}
 
 
 def notice(effect: Effect, positions: Tensor) -> list[str]:

@@ -18,7 +18,7 @@ A configuration is read in one place, `parse`, whatever its spelling.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,6 +26,7 @@ import torch
 from torch import Tensor
 
 from . import unsaid
+from .coverage import Coverage, turned
 from .effects import Effect, Nothing, Rotate
 from .spelling import CONTEXT, D_MODEL, HEADS, pick, size, text_part
 
@@ -34,6 +35,7 @@ __all__ = [
     "Frequencies",
     "Parameters",
     "angles",
+    "coverage",
     "frequencies",
     "layer_types",
     "notice",
@@ -43,6 +45,7 @@ __all__ = [
     "rotate",
     "rotate_by",
     "rotated_layers",
+    "stretched",
     "variants",
     "wavelengths",
 ]
@@ -277,6 +280,39 @@ SCALINGS: dict[str, Callable[[Parameters, int | None], tuple[Tensor, float]]] = 
 }
 
 
+def stretched(
+    config: Mapping[str, Any], trained: int, factor: float, divisors: Sequence[float] | None = None
+) -> dict[str, dict[str, Any]]:
+    """Each published way to read a text `factor` times as long as the `trained` tokens: name -> a configuration.
+
+    Each is one of SCALINGS but "ntk", which is a larger theta: the base of "dynamic" at the full length, kept for all
+    lengths (Peng et al. 2023, section 3.1). divisors: one a pair, for "longrope", which has no formula and is left out
+    without them.
+    """
+    p = parse(config)
+    if p is None:
+        return {}
+    said = {"rope_theta": p.theta, "original_max_position_embeddings": trained}
+    options: dict[str, dict[str, Any]] = {
+        "linear": {"factor": factor},
+        "ntk": {"rope_type": "default", "rope_theta": p.theta * factor ** (p.dim / (p.dim - 2))},
+        "dynamic": {"factor": 1.0},  # 1: as much as the text at hand needs; transformers' `factor` stretches beyond
+        "yarn": {"factor": factor},
+        "llama3": {"factor": factor, "low_freq_factor": 1.0, "high_freq_factor": 4.0},  # Llama 3.1's
+    }
+    if divisors is not None:  # a magnitude of 1: the paper's; Phi-3 added one
+        plain = [1.0] * len(divisors)
+        options["longrope"] = {"short_factor": plain, "long_factor": list(divisors), "attention_factor": 1.0}
+    sizes = {
+        "head_dim": p.head_dim,
+        "partial_rotary_factor": p.dim / p.head_dim,
+        "max_position_embeddings": trained,
+    }
+    return {
+        name: {**sizes, "rope_parameters": {**said, "rope_type": name, **chosen}} for name, chosen in options.items()
+    }
+
+
 def _factor(p: Parameters, implied: bool = False) -> float:
     """How many times longer the context has become; where `implied`, the ratio of the two lengths if not said."""
     if p.options.get("factor") is not None:
@@ -460,6 +496,32 @@ def predict(
         layout=layout,
         start=p.start,
     )
+
+
+def coverage(config: Mapping[str, Any], places: Tensor, trained: int, **_: Any) -> dict[str, Coverage]:
+    """Which pairs turn further than training ever turned them, as the model is and with each way to stretch it.
+
+    places: distances of a key, (n,) int64; trained: tokens. Every way stretches as far as the largest place asks for.
+    Layers of different theta: the first layer's. Raises ValueError as `frequencies` does.
+    """
+    p = parse(config)
+    if p is None:
+        return {}
+    length, plain = int(places.max()) + 1, _powers(p)
+    ways = stretched(config, trained, max(1.0, length / trained))
+    found = {"default": plain} if p.rope_type == "default" else {"default": plain, "as configured": None}
+    found |= dict.fromkeys(ways)
+    ways["as configured"] = dict(config)
+    return {
+        name: turned(
+            frequencies(ways[name], seq_len=length).inv_freq if now is None else now,
+            plain,
+            places,
+            trained,
+            "distance",
+        )
+        for name, now in found.items()
+    }
 
 
 def notice(effect: Effect, positions: Tensor) -> list[str]:

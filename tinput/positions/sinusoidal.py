@@ -23,11 +23,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .coverage import Coverage, turned
 from .effects import Add, Effect
 from .spelling import D_MODEL, pick, size, text_part
 
 __all__ = [
     "LAYOUTS",
+    "coverage",
     "exponent",
     "formula",
     "frequencies",
@@ -177,6 +179,18 @@ def _choices(config: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
             for p in pads:
                 out[f"{name}, zero at {p}"] = {"layout": layout, "offset": offset, "zero_at": p}
     return out
+
+
+def coverage(
+    config: Mapping[str, Any], places: Tensor, trained: int, *, width: int | None = None, **_: Any
+) -> dict[str, Coverage]:
+    """Which pairs of sine and cosine stand at angles that training never showed.
+
+    places: positions, (n,) int64; trained: tokens; width: the configuration's model width if None
+    The spacing is the paper's; the other layouts' frequencies differ by less than one pair.
+    """
+    pair = frequencies(width or size(text_part(config), D_MODEL, "how wide the model is"))
+    return {"": turned(pair, pair, places, trained, "position")}
 
 
 def notice(effect: Effect, positions: Tensor) -> list[str]:
