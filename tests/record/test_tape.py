@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from tinput.record.tape import CannotReplay, Flow, Op, Stop, Tape
 
 
-def recorded(function, *inputs: tuple[Tensor, Flow]) -> tuple[Tape, Tensor]:
+def recorded(function, *inputs: tuple[Tensor, int]) -> tuple[Tape, Tensor]:
     """A function run on a tape: the tape and the result."""
     tape = Tape()
     for tensor, flow in inputs:

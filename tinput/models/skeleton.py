@@ -165,11 +165,13 @@ class Placeholders:
                 module._parameters[key] = made[id(parameter)]
         self._kept.extend(made.values())
 
-    def resolve(self, func: Callable, name: str, args: tuple, kwargs: dict) -> tuple[Callable, tuple, dict]:
-        """The call to make instead, with what its placeholders stand for. For `Tape`."""
-        hollow = [tensor for tensor in tensors_in((args, kwargs)) if id(tensor) in self.names]
+    def resolve(
+        self, func: Callable, name: str, args: tuple, kwargs: dict, tensors: list[Tensor]
+    ) -> tuple[Callable, tuple, dict] | None:
+        """The call to make instead, with what its placeholders stand for; None where there are none. For `Tape`."""
+        hollow = [tensor for tensor in tensors if id(tensor) in self.names]
         if not hollow:
-            return func, args, kwargs
+            return None
         if name in _LOOKUPS and len(hollow) == 1 and id(hollow[0]) not in self._loaded:
             return self._lookup(name, hollow[0]), args, kwargs  # the placeholder stays, to tell which table it was
         if not self._read and any(tensor.numel() > _SMALL for tensor in hollow):
@@ -234,17 +236,18 @@ class Placeholders:
             if name.endswith("_") and not name.endswith("__"):
                 return args[0]
             if name == "linear" and len(args) > 1 and id(args[0]) not in self.names:  # what most calls are
-                return self._random_like(torch.empty(()).expand(*args[0].shape[:-1], args[1].shape[0]))
+                return self.random_like(torch.empty(()).expand(*args[0].shape[:-1], args[1].shape[0]))
             mixed = any(id(t) not in self.names and t.is_floating_point() for t in tensors_in((args, kwargs)))
             try:  # an index of one element is read as a number, which meta tensors cannot be
                 on_meta = func(*map_tensors(_floats_to_meta, args), **map_tensors(_floats_to_meta, kwargs))
             except RuntimeError:
                 on_meta = func(*map_tensors(_to_meta, args), **map_tensors(_to_meta, kwargs))
-            return map_tensors(lambda t: self._random_like(t) if mixed else self._hollow_like(t), on_meta)
+            return map_tensors(lambda t: self.random_like(t) if mixed else self._hollow_like(t), on_meta)
 
         return pretend
 
-    def _random_like(self, tensor: Tensor) -> Tensor:
+    def random_like(self, tensor: Tensor) -> Tensor:
+        """Made-up numbers of a tensor's shape and dtype."""
         if not tensor.is_floating_point():
             return torch.zeros(tensor.shape, dtype=tensor.dtype)
         if tensor.numel() > _HUGE:  # logits: nobody looks, and memory that is not written costs nothing

@@ -2,26 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor
 
 __all__ = ["map_tensors", "tensors_in"]
 
+_PLAIN = frozenset([int, float, bool, str, type(None)])  # most arguments that are no tensor: not worth a call
 
-def tensors_in(tree: Any) -> Iterator[Tensor]:
+
+def tensors_in(tree: Any) -> list[Tensor]:
     """Every tensor, in order."""
+    found: list[Tensor] = []
     if isinstance(tree, Tensor):
-        yield tree
-    elif isinstance(tree, (tuple, list)):
+        found.append(tree)
+    else:
+        _collect(tree, found)
+    return found
+
+
+def _collect(tree: Any, found: list[Tensor]) -> None:
+    if isinstance(tree, (tuple, list)):
         for item in tree:
-            yield from tensors_in(item)
+            if isinstance(item, Tensor):
+                found.append(item)
+            elif type(item) not in _PLAIN:
+                _collect(item, found)
     elif isinstance(tree, dict):
-        for item in tree.values():
-            yield from tensors_in(item)
+        _collect(list(tree.values()), found)
     elif isinstance(tree, slice):
-        yield from tensors_in((tree.start, tree.stop, tree.step))
+        _collect((tree.start, tree.stop, tree.step), found)
 
 
 def map_tensors(change: Callable[[Tensor], Any], tree: Any) -> Any:

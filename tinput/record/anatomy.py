@@ -7,7 +7,10 @@ model's real depth, which layers rotate, which add a bias, and which do neither.
 
 from __future__ import annotations
 
+import contextlib
+import gc
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import torch
@@ -20,6 +23,7 @@ from tinput.positions.effects import Add, Bias, Content, Rotate
 from tinput.record.front import AttentionCall, Block, Front, run
 from tinput.record.injection import Entry, Fit, before_block, fit_rotation, in_attention, neutral, query_and_key
 from tinput.record.layouts import by_position
+from tinput.record.repeats import Repeats
 from tinput.record.tape import LAYOUT, CannotReplay, Op
 
 __all__ = ["Anatomy", "Injection", "Locator", "Stack", "find", "survey"]
@@ -93,26 +97,65 @@ def survey(skeleton: Skeleton) -> Anatomy:
     vocabulary, error = skeleton.vocab_size, ""
     for length in PROBES:
         low = min(20, max(0, vocabulary - length - 1))  # past the usual special ids
-        readers: dict[str, _Reader] = {}
-
-        def read(front: Front, upto: int = -1, readers: dict[str, _Reader] = readers) -> bool:
-            """Reads the blocks that are over (the last may go on) and lets go of their tensors."""
-            for block in front.blocks[sum(len(r.blocks) for r in readers.values()) : upto or None]:
-                readers.setdefault(block.stack, _Reader(skeleton, front)).read(block)
-                front.tape.release(block.start, block.stop or len(front.tape.ops))
-            return False
-
+        ids = torch.arange(low, low + length) % max(vocabulary, 1)
+        readers = _Readers(skeleton)
         try:
-            front = run(skeleton, torch.arange(low, low + length) % max(vocabulary, 1), read=False, done=read)
+            with _no_collection():
+                front = run(skeleton, ids, read=False, done=readers.see, repeats=Repeats())
         except BadIds as refused:
             error = error or str(refused)
             continue
         error = error or front.error
         if front.blocks:
-            read(front, upto=0)
+            readers.end(front)
             order = tuple(dict.fromkeys(block.path for block in front.blocks))
-            return Anatomy(tuple(reader.stack() for reader in readers.values()), order, front.error)
+            return Anatomy(tuple(reader.stack() for reader in readers.by_stack.values()), order, front.error)
     return Anatomy((), (), error)
+
+
+@contextlib.contextmanager
+def _no_collection() -> Iterator[None]:
+    """Without the garbage collector: a run makes many small objects, and for them it would walk all of transformers."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
+class _Readers:
+    """Reads each block while the run goes on, at its attention or else at its end, and lets go of its tensors."""
+
+    def __init__(self, skeleton: Skeleton):
+        self._skeleton = skeleton
+        self._n_read = 0
+        self.by_stack: dict[str, _Reader] = {}
+
+    def see(self, front: Front) -> bool:
+        """After an attention call or a block: never the end of the run."""
+        blocks = front.blocks
+        while self._n_read < len(blocks) - 1:  # over without an attention
+            self._read(front, blocks[self._n_read])
+        if blocks and self._n_read < len(blocks) and front.attended(blocks[-1]):
+            self._read(front, blocks[-1])
+        if blocks and self._n_read == len(blocks):
+            self._release(front, blocks[-1])
+        return False
+
+    def end(self, front: Front) -> None:
+        """After the run."""
+        for block in front.blocks[self._n_read :]:
+            self._read(front, block)
+
+    def _read(self, front: Front, block: Block) -> None:
+        self.by_stack.setdefault(block.stack, _Reader(self._skeleton, front)).read(block)
+        self._n_read += 1
+        self._release(front, block)
+
+    def _release(self, front: Front, block: Block) -> None:
+        front.tape.release(block.start, block.stop or len(front.tape.ops))
 
 
 class _Reader:

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from tinput.errors import BadIds, NotRecorded, TinputError
 from tinput.models.skeleton import LOCK, Placeholders, Skeleton
 from tinput.models.tree import tensors_in
+from tinput.record.repeats import Repeats
 from tinput.record.tape import Flow, Op, Stop, Tape
 
 __all__ = ["PRODUCTS", "AttentionCall", "Block", "Front", "run"]
@@ -67,6 +68,10 @@ class Front:
         """The ModuleLists of blocks, in the order in which they were entered."""
         return list(dict.fromkeys(block.stack for block in self.blocks))
 
+    def attended(self, block: Block) -> bool:
+        """Whether a block, the last one, has come to its attention."""
+        return bool(self.attentions) and self.attentions[-1].block is block
+
     def block_at(self, index: int) -> Block | None:
         """The block in which an operation ran; None before, between and after blocks."""
         for block in self.blocks:
@@ -84,11 +89,13 @@ def run(
     decoder: bool = False,
     done: Callable[[Front], bool] | None = None,
     leave_out: Iterable[str] = (),
+    repeats: Repeats | None = None,
 ) -> Front:
     """Runs the module on ids (seq,) until `done` says so after an attention call or a block, or to the end.
 
     decoder: only the decoder of an encoder-decoder is wanted: the encoder is not run
     leave_out: paths of blocks that will not be reached
+    repeats: what comes after a block's attention is not run again where it is like what has run; only with read=False
     Raises BadIds, BadFile and NotRecorded.
     """
     with LOCK:
@@ -104,7 +111,7 @@ def run(
                 tape.source(buffer, Flow.POSITION)
         finish = done or (lambda _: False)
         tape.on_op = functools.partial(_on_op, front, finish)
-        _watch(model, front, finish)
+        _watch(model, front, finish, repeats)
         try:
             thread = contextlib.nullcontext() if read else _one_thread()
             with torch.no_grad(), torch.autocast("cpu", enabled=False), thread, tape:
@@ -160,7 +167,7 @@ def _counts(buffer: Tensor) -> bool:
     return flat.numel() > 1 and bool((flat[1:] != flat[:-1]).any())
 
 
-def _watch(model: nn.Module, front: Front, finish: Callable[[Front], bool]) -> None:
+def _watch(model: nn.Module, front: Front, finish: Callable[[Front], bool], repeats: Repeats | None) -> None:
     """Wraps each module's forward, so that calls of `layer.forward(...)` are seen too, which hooks would miss."""
     open_block: list[Block] = []
     lists = {name: len(module) for name, module in model.named_modules() if isinstance(module, nn.ModuleList)}
@@ -194,14 +201,20 @@ def _watch(model: nn.Module, front: Front, finish: Callable[[Front], bool]) -> N
                 if not front.blocks or front.blocks[-1] is not block:
                     front.blocks.append(block)
             try:
-                out = inner(*args, **kwargs)
+                if repeats is not None and open_block and block is None and front.attended(open_block[0]):
+                    out = repeats.call(front, module, inner, args, kwargs)
+                else:
+                    out = inner(*args, **kwargs)
             finally:
                 front.tape.module = before
                 if block is not None:
                     block.stop = len(front.tape.ops)
                     open_block.pop()
-            if block is not None and finish(front):
-                raise Stop
+            if block is not None:
+                with torch._C.DisableTorchFunction():  # what is read here is no part of the run
+                    finished = finish(front)
+                if finished:
+                    raise Stop
             return out
 
         module.forward = forward  # type: ignore[method-assign]

@@ -18,12 +18,11 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from enum import IntFlag
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch import Tensor
-from torch._C._functorch import is_functorch_wrapped_tensor
+from torch._C._functorch import is_functorch_wrapped_tensor, peek_interpreter_stack
 from torch.overrides import TorchFunctionMode
 
 from tinput.models.tree import map_tensors, tensors_in
@@ -31,13 +30,13 @@ from tinput.models.tree import map_tensors, tensors_in
 __all__ = ["LAYOUT", "CannotReplay", "Flow", "Op", "Stop", "Tape"]
 
 
-class Flow(IntFlag):
-    """What a value depends on."""
+class Flow:
+    """What a value depends on: flags. Plain numbers, since an enum's `|` costs as much as a tensor operation."""
 
-    CONST = 0
-    CONTENT = 1
-    POSITION = 2
-    MASK = 4
+    CONST: Final = 0
+    CONTENT: Final = 1
+    POSITION: Final = 2
+    MASK: Final = 4
 
 
 # Calls that look at a tensor's shape or type, never at its values.
@@ -84,7 +83,7 @@ class Op:
     kwargs: dict
     out: Any
     module: str  # the path of the innermost module that was running
-    flow: Flow
+    flow: int
     reads: dict[int, tuple[int, ...]]  # id of each tensor argument -> what made it, then the writes into its memory
     writes: Tensor | None = None  # the tensor written in place, with its geometry
     saved: Any = None  # the result as it was, when a later write in place changed it
@@ -99,7 +98,7 @@ class Op:
         """The result at the time, whatever was written into it later."""
         return self.out if self.saved is None else self.saved
 
-    def has(self, flow: Flow) -> bool:
+    def has(self, flow: int) -> bool:
         return bool(self.flow & flow)
 
     @property
@@ -112,6 +111,7 @@ class Op:
 class _Made:
     tensor: weakref.ref  # an id may be used again once its tensor is gone
     op: int  # the operation that made the tensor
+    storage: _Storage
     seen: int  # how many writes into its storage there were by then
 
 
@@ -124,8 +124,9 @@ class _Storage:
 class Tape(TorchFunctionMode):
     """Records while it is entered. `on_op(op)`, if set, is called after each operation and may raise `Stop`.
 
-    resolve: called as (func, name, args, kwargs) before an operation runs; returns the (func, args, kwargs) to run
-    and to write down, with parameters in place of placeholders.
+    resolve: called as (func, name, args, kwargs, tensors) before an operation runs, tensors being all among the
+    arguments; returns the (func, args, kwargs) to run and to write down, with parameters in place of placeholders,
+    or None where there is nothing to replace.
     """
 
     def __init__(self, resolve: Callable | None = None):
@@ -136,13 +137,13 @@ class Tape(TorchFunctionMode):
         self.on_op: Callable[[Op], None] | None = None
         self._made: dict[int, _Made] = {}
         self._storages: dict[int, _Storage] = {}
-        self._sources: dict[int, Flow] = {}
+        self._sources: dict[int, int] = {}
         self._alive: list[Tensor] = []  # an id names one tensor while that is alive; operations keep their own
         self._released = False
 
     # --- what is there before the first operation
 
-    def source(self, tensor: Tensor, flow: Flow) -> None:
+    def source(self, tensor: Tensor, flow: int) -> None:
         """Says what an input or a buffer is."""
         self._sources[id(tensor)] = flow
         self._alive.append(tensor)
@@ -151,25 +152,30 @@ class Tape(TorchFunctionMode):
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
-        name = getattr(func, "__name__", str(func))
+        name = getattr(func, "__name__", None) or str(func)
         if name in _NO_VALUE:
             return func(*args, **kwargs)
         if name == "__get__" or name == "__set__":
             out = func(*args, **kwargs)
             if not isinstance(out, Tensor) or name == "__set__":
                 return out
-        if any(map(is_functorch_wrapped_tensor, tensors_in((args, kwargs)))):
+        return self.record(func, name, args, kwargs)
+
+    def record(self, func: Callable, name: str, args: tuple, kwargs: dict) -> Any:
+        """Makes a call and writes it down. Returns its result."""
+        tensors = tensors_in((args, kwargs))
+        if peek_interpreter_stack() is not None and any(map(is_functorch_wrapped_tensor, tensors)):
             return func(*args, **kwargs)  # inside vmap, where masks are made: the tensors there have no memory
-        if self._resolve is not None:
-            func, args, kwargs = self._resolve(func, name, args, kwargs)
-        tensors = list(tensors_in((args, kwargs)))
+        if self._resolve is not None and (resolved := self._resolve(func, name, args, kwargs, tensors)) is not None:
+            func, args, kwargs = resolved
+            tensors = tensors_in((args, kwargs))
         written = _written(name, args, kwargs)
         if written is not None:
             self._save_before_write(written)
         read = tensors[:1] if name in _LIKE else tensors
         reads = {id(tensor): self.makers(tensor) for tensor in read}
         out = func(*args, **kwargs)
-        results = list(tensors_in(out))
+        results = tensors_in(out)
         if not results and written is None:
             return out
         op = Op(
@@ -185,22 +191,27 @@ class Tape(TorchFunctionMode):
             writes=written,
         )
         self.ops.append(op)
-        if self._released:  # memory of what was let go is used again: its history ends with it
-            old = {_storage_key(tensor) for tensor in tensors}
-            for key in {_storage_key(result) for result in results} - old:
-                self._storages.pop(key, None)
+        storages = self._storages_of(results, tensors)
         if written is not None:
             self._storage(written).writes.append(op.index)
-        for result in results:
-            self._note(result, op.index)
+        for result, storage in zip(results, storages, strict=True):
+            self._made[id(result)] = _Made(weakref.ref(result), op.index, storage, len(storage.writes))
+            storage.makers.append(op.index)
         if self.on_op is not None:
             self.on_op(op)
         return out
 
-    def _note(self, tensor: Tensor, index: int) -> None:
-        storage = self._storage(tensor)
-        self._made[id(tensor)] = _Made(weakref.ref(tensor), index, len(storage.writes))
-        storage.makers.append(index)
+    def _storages_of(self, results: list[Tensor], arguments: list[Tensor]) -> list[_Storage]:
+        found: dict[int, _Storage] = {}
+        keys = [_storage_key(result) for result in results]
+        for key in keys:
+            if key in found:
+                continue
+            storage = self._storages.get(key)
+            if storage is not None and self._released and all(_storage_key(tensor) != key for tensor in arguments):
+                storage = None  # memory of what was let go is used again: its history ends with it
+            found[key] = self._storages[key] = storage or _Storage()
+        return [found[key] for key in keys]
 
     def _storage(self, tensor: Tensor) -> _Storage:
         return self._storages.setdefault(_storage_key(tensor), _Storage())
@@ -227,16 +238,17 @@ class Tape(TorchFunctionMode):
         made = self._made.get(id(tensor))
         if made is None or made.tensor() is not tensor:
             return ()
-        return (made.op, *self._storage(tensor).writes[made.seen :])
+        writes = made.storage.writes
+        return (made.op, *writes[made.seen :]) if len(writes) > made.seen else (made.op,)
 
-    def flow_of(self, tensor: Tensor) -> Flow:
+    def flow_of(self, tensor: Tensor) -> int:
         """What a tensor depends on, as it is now."""
         flow = self._sources.get(id(tensor), Flow.CONST)
         for index in self.makers(tensor):
             flow |= self.ops[index].flow
         return flow
 
-    def _flow(self, name: str, tensors: list[Tensor], reads: dict[int, tuple[int, ...]], results: list) -> Flow:
+    def _flow(self, name: str, tensors: list[Tensor], reads: dict[int, tuple[int, ...]], results: list) -> int:
         if name in _FRESH:
             return Flow.CONST
         flow = Flow.CONST
