@@ -26,6 +26,8 @@ HOSTILE = [
 
 
 PAGES = sorted(path.stem for path in (ROOT / "pages").glob("*.py"))
+OWN_TEXT = {"lessons"}  # pages that show sentences of their own, not the visitor's
+TEXT_PAGES = [name for name in PAGES if name not in OWN_TEXT]
 
 
 def start() -> AppTest:

@@ -12,7 +12,7 @@ from tinput.twins import NAMES, folder
 from tinput.ui import cache, examples, kit
 
 
-@pytest.mark.parametrize("page", app.PAGES)
+@pytest.mark.parametrize("page", app.TEXT_PAGES)
 @pytest.mark.parametrize("text", ["", "   \n\t "])
 def test_without_text_a_page_says_what_to_do(page, text):
     at = app.show(page, text)
@@ -20,14 +20,14 @@ def test_without_text_a_page_says_what_to_do(page, text):
     assert at.text_area(key="text").value == text
 
 
-@pytest.mark.parametrize("page", app.PAGES)
+@pytest.mark.parametrize("page", app.TEXT_PAGES)
 def test_a_model_that_is_not_there_keeps_the_text(page):
     at = app.show(page, "my own words", model="no/such/folder")
     assert "no/such/folder" in app.trouble(at)
     assert at.text_area(key="text").value == "my own words"
 
 
-@pytest.mark.parametrize("page", app.PAGES)
+@pytest.mark.parametrize("page", app.TEXT_PAGES)
 @pytest.mark.parametrize("text", app.HOSTILE)
 def test_any_text_on_every_page(page, text):
     at = app.show(page, text)

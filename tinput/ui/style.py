@@ -28,6 +28,21 @@ _CSS = """
 .tok:hover { background: color-mix(in srgb, currentColor 20%, transparent); }
 .tok.special { background: transparent; outline: 1px dashed color-mix(in srgb, currentColor 45%, transparent);
   outline-offset: -1px; }
+.strip.aligned { max-height: 19rem; column-gap: .3rem; row-gap: .75rem; }
+.part { display: flex; flex-direction: column; gap: .15rem; }
+.part .line { display: flex; gap: .15rem; min-height: 1.62rem; border-bottom: 2px solid var(--line); }
+.part.names .line { font-size: .9rem; padding-right: .5rem; white-space: nowrap; }
+.part .tok { flex: 1; text-align: center; max-width: 14rem; }
+.part.names { max-width: 17rem; }
+.part.names .line { display: block; overflow: hidden; text-overflow: ellipsis; line-height: 1.62rem; }
+.narrow .badges { flex-direction: column; align-items: flex-start; gap: .25rem; }
+.narrow .badge { display: block; max-width: 100%; white-space: nowrap; overflow: hidden; text-overflow: ellipsis; }
+.narrow .badge i { display: inline-block; margin-right: .45rem; vertical-align: -.08rem; }
+.narrow .badge:hover { white-space: normal; }
+.fixed { margin: 0; line-height: 2.45rem; overflow: hidden; text-overflow: ellipsis; white-space: nowrap; }
+.fixed small { display: block; font-size: .875rem; line-height: 1.6rem; }
+.tok.none { opacity: .45; background: transparent; }
+.part:hover .tok, .tok.lit, .part.lit .tok { background: color-mix(in srgb, #E69F00 45%, transparent); }
 .tok.chosen { outline: 2px solid currentColor; outline-offset: -2px; font-weight: 600; }
 .more { font-size: .95rem; opacity: .75; padding: .12rem .3rem; }
 .badges { display: flex; flex-wrap: wrap; gap: .5rem; align-items: center; }
@@ -62,6 +77,7 @@ _CSS = """
 .stPlotlyChart text[style*="rgb(128, 132, 149)"] { fill: currentColor !important; }
 [data-testid="stSidebarUserContent"] .note p { font-size: .85rem; margin: 0; }
 .lesson { font-size: 1rem; opacity: .75; margin: 0 0 .2rem; }
+.st-key-shown { display: none; }
 .options { font-size: 1.15rem; line-height: 1.7; margin: .2rem 0 .6rem; padding-left: 1.8rem; }
 .verdict { font-size: 1.15rem; line-height: 1.45; padding: .55rem .95rem; border-radius: .3rem;
   border-left: .3rem solid #999; background: color-mix(in srgb, currentColor 7%, transparent); }

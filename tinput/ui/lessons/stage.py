@@ -19,7 +19,7 @@ _AT = "lesson_at"  # where this session was at its last run: a guess belongs to 
 
 def chosen() -> tuple[Lesson, int]:
     """The lesson and the step's number, from 0. The guess of another step is forgotten."""
-    with st.container(key="lesson-menu"):
+    with st.container(horizontal=True, gap="medium", key="lesson-menu"):
         lesson = LESSONS[kit.choose("Lesson", list(LESSONS), key="lesson")]
         numbers = [str(n + 1) for n in range(len(lesson.steps))]
         step = int(kit.choose("Step", numbers, key="step")) - 1
@@ -47,7 +47,7 @@ def guess(step: Step) -> tuple[str | None, bool]:
         st.session_state["guess"] = None
     with st.container(key="lesson-guess"):
         answer = st.radio("What do you think?", step.options, index=None, key="guess", bind="query-params")
-        shown = kit.toggle("Show the answer", key="shown")
+        shown = kit.toggle("Show the answer", key="shown")  # for the link: out of sight, the button says the same
     return answer, shown
 
 
