@@ -12,10 +12,12 @@ import torch
 from torch import Tensor
 
 from tinput.agree import Clues, compare, formula
-from tinput.errors import BadFile, BadIds, BadText, NotFound, NotRecorded, TooLong
+from tinput.errors import BadFile, BadIds, BadText, NotFound, NotRecorded, NoWeights, TooLong
 from tinput.models import files, tokenizers
+from tinput.models.headers import DTYPES
+from tinput.models.named import ModuleWeights
 from tinput.models.skeleton import Skeleton
-from tinput.models.weights import Weights
+from tinput.models.sources import Source, weights_of
 from tinput.positions import SCHEMES, Add, Bias, Content, Effect, Nothing, Rotate
 from tinput.record import Anatomy, Injection, Instead, Stack, Trace, record, survey, with_vectors
 from tinput.tokens import Tokens, tokenize
@@ -25,27 +27,42 @@ __all__ = ["UNKNOWN", "Model", "open_model"]
 UNKNOWN = "unknown"  # positions enter in a way that the textbook has no scheme for
 
 
-def open_model(name_or_folder: str | Path, revision: str | None = None) -> Model:
-    """A bundled model ("tinput/rope"), or a folder with a checkpoint. Reads headers, no weights.
+def open_model(
+    name_or_folder: str | Path,
+    revision: str | None = None,
+    *,
+    allow_pickle: bool = False,
+    token: bool | None = None,
+) -> Model:
+    """A bundled model ("tinput/rope"), a folder with a checkpoint, or one on the Hub ("owner/name"); reads no weights.
 
-    Raises NotFound, NotAllowed, Unknown, BadFile, BadModel: each a sentence that names the file.
+    revision: a branch, tag or commit of a model on the Hub; allow_pickle: read weights that are pickles alone, as
+    tensors only (of a model on the Hub, all of them are downloaded); token: False to ask the Hub without a token
+    Raises NotFound, NotAllowed, Unreachable, Unknown, BadFile, BadModel: each a sentence with the next step. A model
+    without weights that can be read opens, and says so when a trace is asked for.
     """
     if not isinstance(name_or_folder, (str, Path)):
         raise NotFound(f"A model is named by a string or a path, not by {type(name_or_folder).__name__}.")
-    return Model(files.find(name_or_folder, revision))
+    return Model(files.find(name_or_folder, revision, token=token), allow_pickle=allow_pickle)
 
 
 class Model:
     """A model whose input can be recorded. Holds no weights; safe to share among threads.
 
     name: as it was asked for; folder; revision; bundled; config: config.json as a mapping
+    weights: where its tensors come from; None with the reason in `no_weights` (NoWeights, or Pickled) if there are none
     """
 
-    def __init__(self, checkpoint: files.Checkpoint):
+    def __init__(self, checkpoint: files.Checkpoint, *, allow_pickle: bool = False):
         self.checkpoint = checkpoint
         self.name, self.folder = checkpoint.name, checkpoint.folder
         self.revision, self.bundled = checkpoint.revision, checkpoint.bundled
-        self.weights = Weights(checkpoint.folder)
+        self.weights: Source | None = None
+        self.no_weights: NoWeights | None = None
+        try:
+            self.weights = weights_of(checkpoint, allow_pickle=allow_pickle)
+        except NoWeights as error:
+            self.no_weights = error.with_traceback(None)
         self._hf_config = _configuration(checkpoint)
         self._lock = threading.RLock()
         self._skeletons: dict[torch.dtype, Skeleton] = {}
@@ -77,19 +94,23 @@ class Model:
 
     @functools.cached_property
     def checkpoint_dtype(self) -> str:
-        """The dtype that most of the file's bytes are in, by torch's name."""
-        sizes: dict[str, int] = {}
-        for name, info in self.weights.names.items():
-            sizes[name] = info.stop - info.start
+        """The dtype that most bytes are in, by torch's name: of all files, or of the shard with the token table."""
+        if self.weights is None:
+            said = getattr(self._hf_config, "dtype", None)
+            return str(said).removeprefix("torch.") if said is not None else UNKNOWN
+        if self.remote:
+            self._module_weights().shape(self.embedding_name)
         by_dtype: dict[str, int] = {}
-        for name, size in sizes.items():
-            by_dtype[self.weights.names[name].dtype] = by_dtype.get(self.weights.names[name].dtype, 0) + size
+        for info in self.weights.infos_at_hand().values():
+            by_dtype[info.dtype] = by_dtype.get(info.dtype, 0) + info.stop - info.start
         most = max(by_dtype, key=lambda dtype: by_dtype[dtype])
-        name = next(name for name, info in self.weights.names.items() if info.dtype == most)
-        try:
-            return str(self.weights.dtype(name)).removeprefix("torch.")
-        except BadFile:
-            return most.lower()
+        dtype = DTYPES[most][1] if most in DTYPES else None
+        return most.lower() if dtype is None else str(dtype).removeprefix("torch.")
+
+    @property
+    def remote(self) -> bool:
+        """Whether weights are read over the network, so that what is large is read only when it is asked for."""
+        return self.weights is not None and self.weights.remote
 
     # --- how it tells positions apart
 
@@ -176,8 +197,7 @@ class Model:
 
     @functools.cached_property
     def _tokenizer(self) -> tuple[Any, str]:
-        with self._lock:
-            return tokenizers.load(self.folder)
+        return tokenizers.load(self.folder, self.checkpoint.hub)
 
     @property
     def tokenizer(self) -> Any:
@@ -193,11 +213,17 @@ class Model:
 
     # --- weights
 
+    def _module_weights(self) -> ModuleWeights:
+        """The tensors by the module's names. Raises NoWeights."""
+        weights = self._skeleton(torch.float32).weights
+        if weights is None:
+            assert self.no_weights is not None
+            raise type(self.no_weights)(*self.no_weights.args, **vars(self.no_weights)) from None
+        return weights
+
     def embedding_rows(self, index: Tensor) -> Tensor:
         """Rows of the token table, index (n,) int64 -> (n, width) float32, as stored: not scaled, not normed."""
-        weights = self._skeleton(torch.float32).weights
-        assert weights is not None
-        return weights.rows(self.embedding_name, index).float()
+        return self._module_weights().rows(self.embedding_name, index).float()
 
     @functools.cached_property
     def embedding_name(self) -> str:
@@ -208,15 +234,11 @@ class Model:
 
     def table_rows(self, name: str, index: Tensor) -> Tensor:
         """Rows of any table by the module's name, index (n,) int64 -> (n, width) float32."""
-        weights = self._skeleton(torch.float32).weights
-        assert weights is not None
-        return weights.rows(name, index).float()
+        return self._module_weights().rows(name, index).float()
 
     def table_size(self, name: str) -> int:
         """How many rows a table has."""
-        weights = self._skeleton(torch.float32).weights
-        assert weights is not None
-        return weights.shape(name)[0]
+        return self._module_weights().shape(name)[0]
 
     # --- the recording
 
@@ -245,6 +267,7 @@ class Model:
         chosen = None if positions is None else _whole_numbers(positions, "positions")
         if chosen is not None and len(chosen) != len(numbers):
             raise BadIds(f"There are {len(numbers)} ids and {len(chosen)} positions; give one position for each id.")
+        self._module_weights()  # or it says why there is nothing to trace
         where = self.stack(stack)
         skeleton = self._skeleton(self._dtype(dtype))
         try:
@@ -304,8 +327,7 @@ class Model:
         return with_vectors(self._skeleton(dtype), self.anatomy, self.stack(trace.stack), trace.ids, vectors)
 
     def _clues(self, skeleton: Skeleton, stack: Stack) -> Clues:
-        weights = skeleton.weights
-        assert weights is not None
+        weights = skeleton.weights or self._module_weights()
         config, path = self.config, stack.path
         while path:  # composite configurations: the part that the module around this stack was made from
             path = path.rpartition(".")[0]
@@ -390,9 +412,8 @@ def _configuration(checkpoint: files.Checkpoint) -> Any:
         return cls.from_dict(cls._decode_special_floats(config))  # how transformers writes infinity into JSON
     except Exception as error:  # each class checks its own way
         said = " ".join(str(error).split())[:200] or type(error).__name__
-        raise BadFile(
-            f"{checkpoint.folder / 'config.json'} is no configuration that transformers accepts ({said}); correct it."
-        ) from error
+        file = f"{checkpoint.name if checkpoint.hub else checkpoint.folder}/config.json"
+        raise BadFile(f"{file} is no configuration that transformers accepts ({said}); correct it.") from error
 
 
 @functools.cache

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tinput.errors import BadFile, NotAllowed, NotFound, Unknown
+from tinput.errors import BadFile, NotAllowed, NotFound, Unknown, Unreachable
 from tinput.models.files import allowed, find, listed, read_config
 
 CONFIG = {"model_type": "bert", "hidden_size": 8}
@@ -56,13 +56,19 @@ def test_a_revision_of_a_folder(tmp_path):
         find(model(tmp_path), "main")
 
 
-def test_a_hub_id_is_no_folder_yet(tmp_path, monkeypatch, offline):
+def test_a_hub_id_is_looked_for_in_the_cache_alone_when_offline(tmp_path, monkeypatch, offline):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(NotFound, match=r"not fetched from the Hub yet.*hf download openai-community/gpt2"):
+    with pytest.raises(Unreachable, match=r"openai-community/gpt2 is not in huggingface_hub's cache"):
         find("openai-community/gpt2")
-    with pytest.raises(NotFound, match="gpt2 at v1"):
+    with pytest.raises(Unreachable, match="HF_HUB_OFFLINE is set"):
         find("openai-community/gpt2", "v1")
     assert offline == []
+
+
+def test_a_name_of_tinputs_own_is_not_looked_for_on_the_hub(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(NotFound, match="no bundled model tinput/ropes: choose one of tinput/sinusoidal"):
+        find("tinput/ropes")
 
 
 @pytest.mark.parametrize(
@@ -207,9 +213,9 @@ def test_outside_is_refused_alike_whether_it_exists_or_not(house, asked):
 
 @pytest.mark.usefixtures("house")
 def test_a_relative_path_that_looks_like_a_hub_id_is_no_way_out():
-    with pytest.raises(NotFound, match="Hub"):
+    with pytest.raises(Unreachable, match="secret/model is not in huggingface_hub's cache"):
         find("secret/model", typed=True, loopback=False)
-    with pytest.raises(NotFound, match="Hub"):
+    with pytest.raises(Unreachable, match="secret/other is not in huggingface_hub's cache"):
         find("secret/other", typed=True, loopback=False)
 
 

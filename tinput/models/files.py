@@ -1,4 +1,4 @@
-"""From a name to a folder and its configuration: a bundled model, a folder, and the place where Hub models will go.
+"""From a name to a folder and its configuration: a bundled model, a folder, or a model on the Hub.
 
 Nothing in a folder is ever run. What a visitor types into the app is a path only while the server listens on loopback,
 or inside the folders named by the environment variable TINPUT_MODELS; Python callers are not restricted.
@@ -14,12 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from tinput.errors import BadFile, BadModel, NotAllowed, NotFound, Unknown
+from tinput.models.hub import Hub
 
 __all__ = ["Checkpoint", "allowed", "fetch", "find", "listed", "read_config", "roots"]
 
 VARIABLE = "TINPUT_MODELS"
 CONFIG = "config.json"
 LONGEST_CONFIG = 50_000_000  # bytes; the longest published ones, with a label for each class, have about 2 MB
+OURS = "tinput/"  # the bundled models' owner; on the Hub it may be anybody
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w][\w.-]*")
 DEEPEST = 4  # below a root: owner/name, and the Hub cache's hub/models--owner--name/snapshots/commit
 
@@ -30,6 +32,7 @@ class Checkpoint:
 
     name: as it was asked for ("tinput/rope" for a bundled one); folder: absolute
     config: config.json as it stands; revision: a Hub commit, None for a folder; bundled: one of tinput's own
+    hub: where the rest can be read, for a model on the Hub, whose folder holds only its small files
     """
 
     name: str
@@ -37,20 +40,29 @@ class Checkpoint:
     config: dict[str, Any] = field(hash=False)
     revision: str | None = None
     bundled: bool = False
+    hub: Hub | None = None
 
     @property
     def stamp(self) -> tuple[tuple[str, int, int], ...]:
-        """(file, bytes, time of change) of each file of the folder, for the key of a cache."""
-        return _stamp(self.folder)
+        """(file, bytes, time of change) of each file of the folder, or the commit, for the key of a cache."""
+        return _stamp(self.folder) if self.hub is None else ((self.hub.commit, 0, 0),)
 
 
 def find(
-    name_or_folder: str | Path, revision: str | None = None, *, typed: bool = False, loopback: bool = False
+    name_or_folder: str | Path,
+    revision: str | None = None,
+    *,
+    typed: bool = False,
+    loopback: bool = False,
+    token: bool | None = None,
 ) -> Checkpoint:
-    """The files of a bundled model ("tinput/rope", or just "rope"), of a folder, or (not yet) of a Hub id.
+    """The files of a bundled model ("tinput/rope", or just "rope"), of a folder, or of a model on the Hub by its id.
 
     typed: a visitor of the app typed it, so a path must be `allowed`; loopback: whether the server listens on loopback
-    Raises NotFound, NotAllowed, Unknown (the architecture) or BadFile (config.json), each naming what it is about.
+    token: False for none; None for the one that huggingface_hub is set up with, which is its owner's: visitors of a
+    server that others can reach are shown public models alone
+    Raises NotFound, NotAllowed, Unreachable, Unknown (the architecture) or BadFile (config.json), each naming what it
+    is about.
     """
     asked = str(name_or_folder).strip()
     if not asked:
@@ -64,6 +76,10 @@ def find(
         folder = twins.folder(name)
         return Checkpoint(name, folder, read_config(folder), bundled=True)
 
+    if typed and not loopback:
+        token = False
+    if asked.startswith(OURS) and not isinstance(name_or_folder, Path) and _kind(_folder(asked)) == "nothing":
+        raise NotFound(f"There is no bundled model {asked}: choose one of {', '.join(twins.NAMES)}.")
     folder, hub_id = _folder(asked), HUB_ID.fullmatch(asked) is not None
     if typed and not allowed(folder, loopback):  # before anything is looked at: the answer tells nothing of the disk
         if not hub_id or isinstance(name_or_folder, Path):
@@ -71,10 +87,10 @@ def find(
                 f"{asked} may not be read: this server reads folders only inside those named by {VARIABLE}; "
                 "choose one of the listed models, or run the app on your own machine."
             )
-        folder = fetch(asked, revision)
-    elif _kind(folder) == "nothing" and hub_id:
-        folder = fetch(asked, revision)
-    elif revision is not None:
+        return fetch(asked, revision, token)
+    if _kind(folder) == "nothing" and hub_id:
+        return fetch(asked, revision, token)
+    if revision is not None:
         raise NotFound(f"{folder} is a folder and has no revision {revision!r}; leave the revision out.")
 
     match _kind(folder):
@@ -85,17 +101,16 @@ def find(
         case "closed":
             raise NotFound(f"{folder} cannot be looked into: permission denied.")
     config = read_config(folder)
-    _check_architecture(folder, config)
+    _check_architecture(str(folder / CONFIG), config)
     return Checkpoint(asked, folder, config, revision)
 
 
-def fetch(name: str, revision: str | None) -> Path:
-    """The folder of a Hub id: the one place to change for reading from the Hub. For now it always raises NotFound."""
-    what = name if revision is None else f"{name} at {revision}"
-    raise NotFound(
-        f"There is no bundled model and no folder {what}; models are not fetched from the Hub yet, so download it "
-        f"(`hf download {name} --local-dir FOLDER`) and give the folder's path."
-    )
+def fetch(name: str, revision: str | None, token: bool | None = None) -> Checkpoint:
+    """A model on the Hub at the commit that it has now: its configuration is read, nothing else yet."""
+    hub = Hub.open(name, revision, token)
+    config = read_config(hub.folder, f"{name}/{CONFIG}")
+    _check_architecture(f"{name}/{CONFIG}", config)
+    return Checkpoint(name, hub.folder, config, hub.commit, hub=hub)
 
 
 def roots() -> tuple[Path, ...]:
@@ -123,11 +138,14 @@ def listed() -> list[Path]:
     return sorted(found.values())[:500]
 
 
-def read_config(folder: Path) -> dict[str, Any]:
-    """config.json as a dict. Raises BadFile, naming it: missing, no JSON, no object, no model_type."""
-    path = folder / CONFIG
+def read_config(folder: Path, shown: str = "") -> dict[str, Any]:
+    """config.json as a dict. shown: what to call it; its path if empty.
+
+    Raises BadFile, naming it: missing, no JSON, no object, no model_type.
+    """
+    file, path = folder / CONFIG, shown or folder / CONFIG
     try:
-        with path.open("rb") as stream:
+        with file.open("rb") as stream:
             raw = stream.read(LONGEST_CONFIG + 1)
     except FileNotFoundError:
         raise BadFile(
@@ -148,7 +166,7 @@ def read_config(folder: Path) -> dict[str, Any]:
     return config
 
 
-def _check_architecture(folder: Path, config: dict[str, Any]) -> None:
+def _check_architecture(file: str, config: dict[str, Any]) -> None:
     from transformers import CONFIG_MAPPING, __version__
 
     kind = config["model_type"]
@@ -156,12 +174,13 @@ def _check_architecture(folder: Path, config: dict[str, Any]) -> None:
         return
     if config.get("auto_map"):
         raise Unknown(
-            f"{folder / CONFIG} has model_type {kind!r}, whose code comes with the checkpoint; "
-            "tinput never runs code from a checkpoint, so only models that transformers itself has can be opened."
+            f"{file} has model_type {kind!r}, whose code comes with the checkpoint; "
+            "tinput never runs code from a checkpoint, so only models that transformers itself has can be opened.",
+            config,
         )
     raise Unknown(
-        f"{folder / CONFIG} has model_type {kind!r}, which transformers {__version__} does not have; "
-        "a newer transformers may."
+        f"{file} has model_type {kind!r}, which transformers {__version__} does not have; a newer transformers may.",
+        config,
     )
 
 

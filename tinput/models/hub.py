@@ -233,7 +233,7 @@ def _resolve(name: str, revision: str | None, token: bool | None, meter: Meter) 
     from huggingface_hub import HfApi, constants
 
     ref = revision or constants.DEFAULT_REVISION
-    if COMMIT.fullmatch(ref) and (_folder(name, ref) / CONFIG).is_file():
+    if token is not False and COMMIT.fullmatch(ref) and (_folder(name, ref) / CONFIG).is_file():
         return ref, None
     known = _known(name, ref)
     if offline():

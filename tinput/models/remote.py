@@ -26,12 +26,13 @@ class RemoteWeights:
     """What `Weights` is to a folder: the same methods. Safe to share among threads; holds no weights.
 
     The names are known from the index alone; a shard's header is read when one of its tensors is first asked for.
+    single: the file's name where there is one and no index
     """
 
     remote = True
 
-    def __init__(self, hub: Hub, store: Store | None = None):
-        self.hub, self._store = hub, store or shared()
+    def __init__(self, hub: Hub, store: Store | None = None, single: str = SINGLE):
+        self.hub, self._store, self._single = hub, store or shared(), single
         self._files: dict[str, RemoteFile] = {}
         self._shards: dict[str, str] | None = None  # tensor -> file
         self._lock = threading.RLock()
@@ -53,12 +54,11 @@ class RemoteWeights:
     def _where(self) -> Mapping[str, str]:
         with self._lock:
             if self._shards is None:
-                single = self.hub.has(SINGLE)
-                index = [] if single else self.hub.download([INDEX])
+                index = [] if self.hub.has(self._single) else self.hub.download([INDEX])
                 if index:
                     self._shards = read_index(index[0], f"{self.hub.name}/{INDEX}")
                 else:
-                    self._shards = dict.fromkeys(self._file(SINGLE).header(), SINGLE)
+                    self._shards = dict.fromkeys(self._file(self._single).header(), self._single)
             return self._shards
 
     def _file(self, name: str) -> RemoteFile:

@@ -1,11 +1,17 @@
-"""The tokenizer in a model's folder, read by transformers from local files alone; no code of the folder is ever run."""
+"""The tokenizer in a model's folder, read by transformers from local files alone; no code of the folder is ever run.
+
+Of a model on the Hub these files are fetched first.
+"""
 
 from __future__ import annotations
 
 import json
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tinput.models.hub import Hub
 
 __all__ = ["load"]
 
@@ -16,10 +22,33 @@ VOCABULARIES = (  # one of these holds a vocabulary that the installed libraries
     "tekken.json",
 )
 SENTENCEPIECE = ("*.model", "*.spm")
+SETTINGS = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "merges.txt", "bpe.codes")
+PIECES = ("tokenizer.model", "spiece.model", "sentencepiece.bpe.model", "spm.model", "source.spm", "target.spm")
 
 
-def load(folder: Path) -> tuple[Any | None, str]:
-    """(tokenizer, "") or (None, the reason in a sentence). Local files only; nothing is raised for a bad file."""
+def load(folder: Path, hub: Hub | None = None) -> tuple[Any | None, str]:
+    """(tokenizer, "") or (None, the reason in a sentence). Nothing is raised for a bad file.
+
+    hub: where the folder's files are from, and those that it lacks; raises what reading from there may
+    """
+    if hub is not None:
+        hub.download(_wanted(hub.files))
+        tokenizer, reason = _load(folder)
+        return tokenizer, reason.replace(str(folder), hub.name)
+    return _load(folder)
+
+
+def _wanted(files: tuple[str, ...] | None) -> list[str]:
+    """Those of a repo's files that a tokenizer is made of; where there is no list of them, those that it may be."""
+    names = [*VOCABULARIES, *SETTINGS]
+    if files is None:
+        return [*names, *PIECES]
+    if "tokenizer.json" not in files:  # which says all that sentencepiece's file does
+        names += [file for file in files if "/" not in file and any(Path(file).match(p) for p in SENTENCEPIECE)]
+    return [name for name in names if name in files]
+
+
+def _load(folder: Path) -> tuple[Any | None, str]:
     if not any((folder / name).is_file() for name in VOCABULARIES):
         pieces = sorted(f.name for pattern in SENTENCEPIECE for f in folder.glob(pattern))
         if not pieces:  # without a vocabulary transformers would make an empty tokenizer, and every text be unknown

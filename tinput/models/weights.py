@@ -51,6 +51,12 @@ class Weights:
     def __reduce__(self):
         return Weights, (self.folder,)
 
+    remote = False
+
+    def infos_at_hand(self) -> dict[str, TensorInfo]:
+        """What is known of tensors without reading any: all of them."""
+        return self.names
+
     @property
     def place(self) -> str:
         """Where the tensors are, for a sentence."""
