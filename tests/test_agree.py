@@ -14,7 +14,7 @@ from tinput.agree import effects, tolerance
 from tinput.open import Model
 from tinput.positions import SCHEMES, Rotate
 
-NOTHING_TO_COMPARE = {"xlnet", "deberta-v2-relative", "mamba"}
+NOTHING_TO_COMPARE = {"mamba"}
 
 
 @pytest.mark.parametrize(("name", "stack"), [case for case in STACKS if case[0] not in NOTHING_TO_COMPARE])
@@ -31,11 +31,15 @@ def test_they_agree(name, stack, length):
         assert type(mine.effect) is type(theirs)
 
 
-@pytest.mark.parametrize(("name", "word"), [("xlnet", "content"), ("deberta-v2-relative", "content"), ("mamba", "no ")])
-def test_nothing_to_compare_is_neither_right_nor_wrong(name, word):
-    agreement = checkpoint(name).trace(some_ids(6)).agreement
+def test_nothing_to_compare_is_neither_right_nor_wrong(monkeypatch):
+    agreement = checkpoint("mamba").trace(some_ids(6)).agreement
     assert (agreement.ok, agreement.max_abs_diff, agreement.tolerance) == (None, None, None)
-    assert word in agreement.message
+    assert "no position enters" in agreement.message
+    monkeypatch.setattr(SCHEMES["relative"], "VARIANTS", {})  # content and distance in a way that nobody knows
+    trace = checkpoint("xlnet").trace(some_ids(6))
+    assert (trace.agreement.ok, trace.agreement.max_abs_diff, trace.textbook) == (None, None, None)
+    assert "content and distance" in trace.agreement.message
+    assert trace.effect.scores.shape == (4, 6, 6)
 
 
 def test_falcons_rounding_is_explained():
@@ -44,7 +48,16 @@ def test_falcons_rounding_is_explained():
     assert "bfloat16" in trace.agreement.message
 
 
-@pytest.mark.parametrize(("name", "variant"), [("bloom", "by_key"), ("mpt", "by_last_key"), ("marian", "halves")])
+@pytest.mark.parametrize(
+    ("name", "variant"),
+    [
+        ("bloom", "by_key"),
+        ("mpt", "by_last_key"),
+        ("marian", "halves"),
+        ("xlnet", "sines of the distance"),
+        ("deberta-v2-relative", "row by distance"),
+    ],
+)
 def test_the_variant_is_named(name, variant):
     assert f"matches transformers ({variant}), " in checkpoint(name).trace(some_ids(6)).agreement.message
 
@@ -114,6 +127,11 @@ def rope(theta: float = 1e4, **more: Any) -> dict[str, Any]:
         ("deepseek_v3", {"qk_rope_head_dim": 16}),
         ("opt", {"max_position_embeddings": 127}),
         ("bart", {"max_position_embeddings": 129}),
+        ("xlnet", {"d_model": 32}),
+        ("xlnet", {"clamp_len": 20}),
+        ("xlnet", {"attn_type": "uni"}),
+        ("deberta-v2-relative", {"position_buckets": 10}),
+        ("deberta-v2-relative", {"max_position_embeddings": 100}),
         ("t5", {"relative_attention_max_distance": 64}),
         ("t5", {"relative_attention_num_buckets": 16}),
     ],

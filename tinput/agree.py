@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tinput.positions import SCHEMES, Add, Bias, Effect, Nothing, Rotate
+from tinput.positions import SCHEMES, Add, Bias, Content, Effect, Nothing, Rotate
 from tinput.positions.rope import rotate_by
 from tinput.record import Attention, LayerEffect, Recording, Trace
 from tinput.record.injection import pairs
@@ -130,7 +130,8 @@ def _answer(layer: LayerEffect, found: Recording | Trace, positions: Tensor, clu
         except ValueError as error:
             refused = str(error)
             continue
-        if effect is None:
+        sides = (layer.effect, effect)
+        if effect is None or (all(isinstance(side, Content) for side in sides) and not _parts(*sides)):
             continue
         named = "" if variant == variants[0] else variant  # the usual one goes without saying
         answer = _answer_of(layer.effect, effect, positions, _attention(layer, found), layer.stored, named)
@@ -240,6 +241,8 @@ def _difference(
         sides = [(mine, theirs)]
     elif isinstance(recorded, Bias) and isinstance(textbook, Bias):
         sides = [(recorded.scores, textbook.scores)]
+    elif isinstance(recorded, Content) and isinstance(textbook, Content):
+        sides = _parts(recorded, textbook)
     else:
         return 0.0, 0.0, ""
     if any(mine.shape != theirs.shape for mine, theirs in sides):
@@ -247,6 +250,13 @@ def _difference(
         return float("inf"), 0.0, f"the model's has shape {tuple(mine.shape)}, the formula's {tuple(theirs.shape)}"
     difference = max(float((mine.float() - theirs.float()).abs().max()) for mine, theirs in sides)
     return difference, max(tolerance(mine, positions) for mine, _ in sides), ""
+
+
+def _parts(recorded: Content, textbook: Content) -> list[tuple[Tensor, Tensor]]:
+    """What a formula says of content and distance beside the same as recorded; empty where that was not recorded."""
+    pairs = [(getattr(recorded, key), getattr(textbook, key)) for key in ("vectors", "rows")]
+    pairs = [(mine, theirs) for mine, theirs in pairs if theirs is not None]
+    return [] if any(mine is None for mine, _ in pairs) else pairs
 
 
 def _agreement(answers: list[_Answer], own: bool) -> Agreement:

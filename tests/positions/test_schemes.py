@@ -37,6 +37,7 @@ def test_a_scheme_exports_what_the_pages_ask_for(name):
 
 
 CONFIG = {"hidden_size": 16, "num_attention_heads": 2, "max_position_embeddings": 64, "pad_token_id": 1}
+CONFIG |= {"rel_extent": 32}
 TABLE = torch.arange(64.0 * 16).reshape(64, 16) / 100
 WITH = {"rows": lambda index: TABLE[index], "n_rows": 64, "width": 16, "heads": 2, "keys": 5, "stack": "decoder"}
 
@@ -54,9 +55,10 @@ def test_every_variant_predicts_and_is_explained(name, positions):
             assert sentences
 
 
-def test_relative_has_no_formula_and_says_so():
+def test_relative_has_no_formula_for_the_scores_and_says_so():
     relative = SCHEMES["relative"]
     assert relative.predict(CONFIG, torch.arange(3)) is None
+    assert all(relative.predict(CONFIG, torch.arange(3), variant=name).scores is None for name in relative.VARIANTS)
     assert "no formula" in relative.REASON
     shares = Content(torch.tensor([[[-1.5, 2.25]]]))
     said = " ".join(relative.notice(shares, torch.arange(2)))

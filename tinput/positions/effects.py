@@ -50,9 +50,16 @@ class Bias:
 
 @dataclass(frozen=True, eq=False)
 class Content:
-    """Scores that mix content and distance. scores: the position's share, (heads, query, key), or None"""
+    """Scores that mix content and distance.
+
+    scores: the position's share, (heads, query, key), or None where it is not to be had
+    vectors: what positions alone give, before content or a parameter meets it: (distance or key, width), or None
+    rows: which of a learned table's rows a query and a key use, (query, key) int64, or None
+    """
 
     scores: Tensor | None = None
+    vectors: Tensor | None = None
+    rows: Tensor | None = None
 
 
 @dataclass(frozen=True, eq=False)

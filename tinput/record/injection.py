@@ -29,6 +29,7 @@ __all__ = [
     "in_attention",
     "neutral",
     "query_and_key",
+    "vectors_of_distances",
     "without_mask",
 ]
 
@@ -148,6 +149,21 @@ def table_of(front: Front, carrier: Op) -> str | None:
                 if name:
                     return name
     return None
+
+
+def vectors_of_distances(front: Front, carrier: Op) -> Tensor | None:
+    """What positions alone gave on the way to a carrier, (distance, width), before any parameter met it; or None."""
+    learned: set[int] = set()
+    found = None
+    for op in front.tape.back(carrier):
+        named = any(front.placeholders.name_of(tensor) for tensor in tensors_in((op.args, op.kwargs)))
+        if named or learned.intersection(op.inputs):
+            learned.add(op.index)
+        elif op.position_only and isinstance(op.out, Tensor) and op.out.is_floating_point():
+            found = op.value
+    if found is None or found.ndim < 2 or found.numel() != found.shape[0] * found.shape[-1]:
+        return None
+    return found.reshape(found.shape[0], found.shape[-1])
 
 
 # --- biases and masks

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ from tinput.positions.effects import Add, Bias, Content, Effect, Nothing, Rotate
 from tinput.record.anatomy import Anatomy, Injection, Stack, find
 from tinput.record.attention import Attention, attention_of
 from tinput.record.front import AttentionCall, Block, Front, run
-from tinput.record.injection import SUMS, Entry, before_block, in_attention, pairs
+from tinput.record.injection import SUMS, Entry, before_block, in_attention, pairs, vectors_of_distances
 from tinput.record.layouts import by_position, sequence_first
 from tinput.record.stages import Stage, stages_of
 from tinput.record.tape import Op
@@ -294,6 +294,8 @@ def _effects(
             elif layer in injection.layers:
                 entry = next((e for e in inside if e.kind is injection.effect), None)
                 effect = None if entry is None else _injected(front, injection, entry, attention, seq)
+                if isinstance(effect, Content):
+                    effect = replace(effect, **_of_distances(front, inside, seq))
             elif injection.effect is Rotate:
                 carriers = [find(front, place) for place in injection.carriers[:1]]
                 sines = [find(front, place) for place in injection.sines[:1]]
@@ -345,6 +347,18 @@ def _injected(front: Front, injection: Injection, entry: Entry, attention: Atten
         return None
     whole = attention.bias.whole
     return (Bias if injection.effect is Bias else Content)(attention.bias.tensor() if whole is None else whole)
+
+
+def _of_distances(front: Front, inside: list[Entry], seq: int) -> dict[str, Tensor | None]:
+    """The vectors of distances that meet content in one layer, and the rows of them that are picked for each pair."""
+    content = [op for entry in inside if entry.kind is Content for op in entry.carriers]
+    vectors = (vectors_of_distances(front, op) for op in content if op.value.is_floating_point())
+    picked = (op.value for op in content if not op.value.is_floating_point() and op.value.shape[-2:] == (seq, seq))
+    rows = next(picked, None)
+    return {
+        "vectors": next((found.detach().clone() for found in vectors if found is not None), None),
+        "rows": None if rows is None else rows.reshape(-1, seq, seq)[0].to(torch.int64).clone(),
+    }
 
 
 def _rotation(front: Front, injection: Injection, cosine: Op, sine: Op | None, seq: int) -> Rotate:
