@@ -130,8 +130,9 @@ def _answer(layer: LayerEffect, found: Recording | Trace, positions: Tensor, clu
         except ValueError as error:
             refused = str(error)
             continue
-        sides = (layer.effect, effect)
-        if effect is None or (all(isinstance(side, Content) for side in sides) and not _parts(*sides)):
+        if effect is None:
+            continue
+        if isinstance(effect, Content) and isinstance(layer.effect, Content) and not _parts(layer.effect, effect):
             continue
         named = "" if variant == variants[0] else variant  # the usual one goes without saying
         answer = _answer_of(layer.effect, effect, positions, _attention(layer, found), layer.stored, named)
