@@ -1,76 +1,193 @@
-"""What differs when the same sentence goes into two models?"""
+"""What do several models make of the same sentence?"""
 
 from tinput import figures, measure
-from tinput.positions import SCHEMES
-from tinput.ui import injected, kit, sources, words
+from tinput.positions import SCHEMES, Add, Bias, Content, Rotate
+from tinput.ui import columns, facts, kit
 
-page = kit.start("What differs when the same sentence goes into two models?")
-large = kit.large()
-left, right = kit.columns([3, 7])
-with left:
-    chosen = kit.model_choice("Second model", key="other", default=sources.SECOND_MODEL)
-with right:
-    other = kit.open_page(chosen, page.text)
-    kit.html(kit.header(other, strip=other.tokens.ids != page.tokens.ids))
-names = (page.name, other.name if other.name != page.name else f"{other.name} (again)")
-second = other.lines("other_") + "\n"
+KINDS = {Add: "Vectors that are added", Rotate: "Angles by which q and k turn", Bias: "Bias on the scores",
+         Content: "Content and distance in the scores"}  # fmt: skip
 
-part = kit.choose("Look at", ["Facts", "Block inputs", "What each injects"], key="compare")
+page = kit.start("What do several models make of the same sentence?", head=False)
+together = columns.choose(page)
+kit.html(columns.chips(together))
+if len({column.page.tokens.ids for column in together.columns}) > 1:
+    kit.note("Tokens of the same bytes of the text stand one below the other: a part of the text.")
+large, names = kit.large(), together.names
+columns.link()
+
+part = kit.choose(
+    "Look at",
+    ["Facts", "Block inputs", "What each injects", "Similarity", "Norms", "Spectra", "Attention"],
+    key="compare",
+)
+
+
+def correlated() -> list[str]:
+    """How alike the similarity matrices are, pair by pair."""
+    found = together.correlations()
+    if not found:
+        return []
+    if len(found) == 1:
+        r = found[0][2]
+        return [f"The two matrices correlate with r = {r:.3f} over all pairs of different parts."]
+    most, least = max(found, key=lambda pair: pair[2]), min(found, key=lambda pair: pair[2])
+    return [
+        f"Most alike are {most[0]} and {most[1]}, r = {most[2]:.3f}; least {least[0]} and {least[1]}, "
+        f"r = {least[2]:.3f}, over all pairs of different parts."
+    ]
+
+
+def missing(chosen: list[int], why: str) -> list[str]:
+    """A sentence on the columns that are not on a picture."""
+    left = [names[k] for k in range(len(names)) if k not in chosen]
+    return [f"Not shown: {', '.join(left)}, {why}."] if left else []
+
+
+def difference() -> bool:
+    return kit.toggle(f"Less {names[0]}", key="minus", help="Each of the others minus the first column")
+
 
 if part == "Facts":
-    with kit.panel("Facts that differ") as panel:
-        facts = words.facts(page, other)
+    with kit.panel("Facts that differ", wide=True) as panel:
+        every = facts.facts([column.page for column in together.columns])
         everything = kit.toggle("Show what is equal too", key="equal")
-        shown = [fact for fact in facts if everything or fact.differs]
-        kit.html(words.facts_table(shown, names))
-        count = sum(fact.differs for fact in facts)
+        kit.html(facts.table([fact for fact in every if everything or fact.differs], names))
+        count = sum(fact.differs for fact in every)
         panel.say(
-            f"{count} of {len(facts)} facts differ." if count else "All facts are equal: it is the same model twice.",
-            *words.tokens_apart(page, other),
+            f"{count} of {len(every)} facts differ." if count else "All facts are equal: it is the same model.",
+            *together.first_apart(),
         )
 
 elif part == "Block inputs":
-    limits = figures.limits(page.trace.block_input, other.trace.block_input)
-    for side, name, prefix in ((page, names[0], ""), (other, names[1], "other_")):
-        with kit.panel(f"{name}: what enters the first block") as panel:
-            values = side.matrix(side.trace.block_input)
-            figure = figures.heatmap(
-                values,
-                side.rows(values),
-                positions=side.place,
-                limits=limits,
-                dtype=side.trace.dtype,
-                large=large,
-            )
-            page.show(
-                figure,
-                f"{prefix}input",
-                code=f"{second}limits = tinput.figures.limits(trace.block_input, other_trace.block_input)\n"
-                f"tinput.figures.heatmap({prefix}trace.block_input, {prefix}labels, limits=limits)",
-            )
-            sizes = measure.norms(values)
+    with kit.panel("What enters the first block", wide=True) as panel:
+        minus = difference()
+        seen = together.block_inputs(minus)
+        if seen.figure is None:
+            kit.sentences(f"No other column is as wide as {names[0]}: compare similarities, norms or spectra.")
+        else:
+            together.show(seen.figure, "inputs", code=seen.code)
             panel.say(
-                f"{words.shape(values)} numbers; the mean length of a vector is {float(sizes.mean()):.3g}.",
-                note="Both pictures have one colour scale.",
+                *(missing([0, *seen.chosen], f"not as wide as {names[0]}") if minus else ()),
+                *together.first_apart(),
+                note="A row is the mean over a part's tokens, less that of the first column."
+                if minus
+                else "Rows that stand for the same bytes of the text stand at one height. One colour scale for all.",
+            )
+
+elif part == "What each injects":
+    instead = columns.schemes(together)
+    effects = {kind: together.effects(kind, instead) for kind in KINDS}
+    nothing = [names[k] for k in range(len(names)) if not any(k in found for found in effects.values())]
+    biases = [
+        effect.scores for kind in (Bias, Content) for _, effect in effects[kind].values() if effect.scores is not None
+    ]
+    head = 0
+    if biases:
+        with kit.columns([1, 3])[0]:
+            head = kit.number("Head", key="head", high=min(map(len, biases)) - 1)
+    for kind, title in KINDS.items():
+        if not effects[kind]:
+            continue
+        seen = together.injected(effects[kind], head, recorded=not any(instead[k][0] for k in effects[kind]))
+        with kit.panel(title, wide=True) as panel:
+            if seen.figure is None:
+                kit.sentences("It depends on the content too: there is no tensor of positions alone to show.")
+            else:
+                together.show(seen.figure, f"injected-{kind.__name__.lower()}", code=seen.code)
+            said = set()
+            for k, (scheme, effect) in effects[kind].items():
+                if scheme in SCHEMES and scheme not in said:
+                    said.add(scheme)
+                    own = together.columns[k].page
+                    notice = SCHEMES[scheme].notice(effect, own.positions)[:2]
+                    panel.say(*(f"{names[k]}: {line}" for line in notice), formula=SCHEMES[scheme].FORMULA)
+    if nothing:
+        kit.sentences(f"Nothing enters from position in {', '.join(nothing)}: there is no tensor to show.")
+
+elif part == "Similarity":
+    with kit.panel("Cosine similarity of the text's parts, as they enter the first block", wide=True) as panel:
+        seen = together.picture(
+            together.similarities,
+            "tinput.measure.cosine(tinput.align.pool(traces[k].block_input.flatten(1), ranges[k]))",
+            minus=difference(),
+            value_title="cosine similarity",
+            limits=(-1.0, 1.0),
+            scale="diverging",
+        )
+        if seen.figure is not None:
+            together.show(seen.figure, "similarities", code=seen.code)
+        panel.say(
+            *correlated(),
+            formula=r"r = \frac{\sum_{i<j}(a_{ij}-\bar a)(b_{ij}-\bar b)}"
+            r"{\sqrt{\sum_{i<j}(a_{ij}-\bar a)^2 \sum_{i<j}(b_{ij}-\bar b)^2}}",
+            note="A part of several tokens stands with the mean of their vectors. The correlation leaves the diagonal "
+            "out (Kriegeskorte et al. 2008).",
+        )
+
+elif part == "Norms":
+    with kit.panel("The length of each part's vectors", wide=True) as panel:
+        norms = together.norms
+        figure = figures.lines(norms, x_title="part", y_title="L2 norm", labels=together.part_labels, large=large)
+        together.show(
+            figure,
+            "compare-norms",
+            code="sizes = [tinput.measure.norms(trace.block_input.flatten(1)) for trace in traces]\n"
+            "norms = {names[k]: tinput.align.pool(sizes[k], ranges[k]) for k in range(len(models))}\n"
+            "tinput.figures.lines(norms, x_title='part', y_title='L2 norm', labels=labels)",
+        )
+        means = [f"{name} {float(line.nanmean()):.3g}" for name, line in norms.items()]
+        panel.say(
+            f"On average: {', '.join(means)}.",
+            formula=r"\|x\|_2=\sqrt{\textstyle\sum_i x_i^2}",
+            note="The mean of a part's tokens. Widths may differ: a wider vector of equal values is longer.",
+        )
+
+elif part == "Spectra":
+    with kit.panel("In how many directions the tokens spread", wide=True) as panel:
+        spectra = together.spectra
+        if not spectra:
+            kit.sentences("One token alone spreads in no direction: type more of a sentence.")
+        else:
+            figure = figures.lines(
+                spectra, x_title="direction", y_title="singular value / largest", log_y=True, large=large
+            )
+            together.show(
+                figure,
+                "spectra",
+                code="values = [tinput.measure.singular_values(trace.block_input.flatten(1))[: len(trace.ids) - 1]\n"
+                "          for trace in traces]\n"
+                "tinput.figures.lines({names[k]: values[k] / values[k][0] for k in range(len(models))}, log_y=True)",
+            )
+            ranks = [f"{name} {measure.rank_for(values)}" for name, values in spectra.items()]
+            panel.say(
+                f"Directions that hold 90 % of the variance: {', '.join(ranks)}.",
+                formula=r"X - \bar x = U\,\mathrm{diag}(\sigma)\,V^\top",
+                note="Singular values of the block input, the mean token taken away, each model's over its largest.",
             )
 
 else:
-    limits = injected.common_limits(page.trace.effects, other.trace.effects)
-    for side, name, prefix in ((page, names[0], ""), (other, names[1], "other_")):
-        for number, item in enumerate(side.trace.effects):
-            scheme = SCHEMES.get(item.scheme)
-            with kit.panel(f"{name}: {words.label(item.scheme)}{f', {scheme.INJECTION}' if scheme else ''}") as panel:
-                figure, call = injected.picture(
-                    side,
-                    item,
-                    f"{prefix}trace.effects[{number}].effect",
-                    f"{prefix}labels",
-                    limits=limits.get(type(item.effect)),
-                    large=large,
-                )
-                if figure is None:
-                    kit.sentences(call)
-                else:
-                    page.show(figure, f"{prefix}effect-{number}", code=f"{second}{call}")
-                if scheme and item.effect is not None:
-                    panel.say(*scheme.notice(item.effect, side.positions), formula=scheme.FORMULA)
+    with kit.panel("Attention in the first layer, from part to part", wide=True) as panel:
+        head = columns.heads(together)
+        which = ".tensor().mean(0)" if head is None else f"[{head}].tensor()"
+        seen = together.picture(
+            together.weights(head),
+            f"tinput.align.pool_weights(traces[k].attention.weights{which}, ranges[k],\n"
+            "                                      traces[k].attention.mask[0].tensor())",
+            minus=difference(),
+            value_title="attention weight",
+            row_title="query",
+            column_title="key",
+            scale="sequential",
+            quantile=1.0 if together.stop - together.first <= 64 else 0.995,
+        )
+        if seen.figure is not None:
+            together.show(seen.figure, "compare-weights", code=seen.code)
+        panel.say(
+            f"Head {head} of each: heads of two models with one number have nothing in common but the number."
+            if head is not None
+            else "The mean of all heads of each model.",
+            *missing(seen.chosen, "where no attention from token to token was recorded"),
+            formula=r"w = \mathrm{softmax}\!\left(\tfrac{q k^\top}{\sqrt d} + \text{bias}\right)",
+            note="To a part: the sum over its tokens; from a part: the mean. So each row still sums to 1 "
+            "(Clark et al. 2019). Blank: what the mask hides, and parts that a model has no token for.",
+        )

@@ -27,6 +27,7 @@ from tinput.tokens import Tokens
 
 __all__ = ["Alignment", "Part", "Range", "align", "correlation", "pool", "pool_weights"]
 
+MASKED = -1e29  # a mask is -inf, or the most negative number of its dtype
 Range = tuple[int, int]
 Ints = NDArray[np.int64]
 
@@ -159,15 +160,20 @@ def pool(values: Tensor, ranges: Sequence[Range]) -> Tensor:
     return (_sums(values.double(), ranges) / _counts(ranges, values.ndim)).float()
 
 
-def pool_weights(weights: Tensor, ranges: Sequence[Range]) -> Tensor:
+def pool_weights(weights: Tensor, ranges: Sequence[Range], mask: Tensor | None = None) -> Tensor:
     """Attention from part to part: the mean over its queries, the sum over its keys: (seq, seq) -> (parts, parts).
 
-    So the weights of a query still sum to what they did. NaN for a part without tokens. Source: Clark et al. 2019,
-    "What Does BERT Look At?", section 4.1, who make words of pieces in this way.
+    So the weights of a query still sum to what they did. NaN for a part without tokens, and where the mask (seq, seq),
+    0 where a key is seen and -inf where not, hides all of it. Source: Clark et al. 2019, "What Does BERT Look At?",
+    section 4.1, who make words of pieces in this way.
     """
-    to = _sums(weights.double().T, ranges).T  # (seq, parts)
-    to[:, [a == b for a, b in ranges]] = math.nan
-    return (_sums(to, ranges) / _counts(ranges, 2)).float()
+    empty = torch.tensor([a == b for a, b in ranges], dtype=torch.bool)
+    pooled = _sums(_sums(weights.double().T, ranges).T, ranges) / _counts(ranges, 2)  # queries without tokens: NaN
+    pooled[:, empty] = math.nan
+    if mask is not None:
+        seen = _sums(_sums((mask > MASKED).double().T, ranges).T, ranges)
+        pooled[seen == 0] = math.nan
+    return pooled.float()
 
 
 def correlation(a: Tensor, b: Tensor) -> float:

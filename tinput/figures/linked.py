@@ -21,6 +21,7 @@ __all__ = ["Ruler", "linked"]
 
 _CELLS = 2 * CELLS  # of all panels together: 0.5 MB as float32, 0.7 MB as base64
 NOTHING = "(no token)"
+_SHORT = 10  # columns of a label below a panel
 
 
 @dataclass(frozen=True)
@@ -28,13 +29,15 @@ class Ruler:
     """A common axis of several panels: the parts of a text, and the tokens that each panel has for them.
 
     labels: of the parts; ranges: for each panel, (first, stop) of its tokens for each part; None: values are one a part
-    tokens, positions: for each panel, a label and a position for each of its tokens
+    tokens, positions: for each panel, a label and a position for each of its tokens; positions: 0, 1, ... if left out
+    first: the number of the first part, where only some are shown
     """
 
     labels: Sequence[str]
     ranges: Sequence[Sequence[tuple[int, int]]] | None = None
     tokens: Sequence[Sequence[str]] = ()
     positions: Sequence[Sequence[int]] = ()
+    first: int = 0
 
     @property
     def edges(self) -> NDArray[np.float64]:
@@ -54,7 +57,8 @@ class Ruler:
             here = max(1, stop - first)
             places += (edges[part] + (edges[part + 1] - edges[part]) * np.arange(1, here + 1) / here).tolist()
             index += range(first, stop) if stop > first else [-1]
-        own, at = self.tokens[number], self.positions[number]
+        own = self.tokens[number]
+        at = self.positions[number] if self.positions else range(len(own))
         labels = [NOTHING if i < 0 else own[i] for i in index]
         axis = Axis(title, np.zeros(0), labels, [0 if i < 0 else at[i] for i in index])
         return _side(axis, np.asarray(places), np.asarray(index))
@@ -117,7 +121,8 @@ def linked(
     extent = float(rows.edges[-1])
     one = int(min(max(extent * font * 1.5, 190 if columns is None else 250), 460 if down == 1 else 340))
     lines = _lines(notes, font)
-    under = font * 3.2 + (min(font * 6.5, 90) if columns else 0)
+    upright = text.longest([text.short(label, _SHORT) for label in columns.labels]) if columns else 0
+    under = font * (3.2 + 0.65 * upright)  # of the panels: their ticks, upright where they are words, and a title
     bottom = round(under + len(lines) * font * 1.3 + 6)
     height = down * (one + 34) + bottom
     fig = Sketch(
@@ -127,7 +132,7 @@ def linked(
         note=notes,
         showlegend=False,
     )
-    fig.layout["meta"] |= {"edges": rows.edges.tolist(), "square": columns is not None}
+    fig.layout["meta"] |= {"edges": rows.edges.tolist(), "first": rows.first, "square": columns is not None}
     # The left panels' labels need room: the first axis' automargin makes it, since panels share the paper's left edge.
     gap_x, gap_y = 0.02, 34 / (height - bottom)
     width, tall = (1 - gap_x * (across - 1)) / across, 1 / down - gap_y
@@ -169,7 +174,8 @@ def linked(
         text="<br>".join(text.literal(line, 2 * len(line)) for line in lines), x=0.5, y=0, xref="paper", yref="paper",
         xanchor="center", yanchor="top", yshift=-under, font={"size": font, "color": INK}, name="note",
     )  # fmt: skip
-    bar = {**_colorbar(value_title, scale, large), "len": 1, "y": 0.5, "outlinewidth": 0}
+    # As high as the panels without their names: beside these stand the chart's own buttons.
+    bar = {**_colorbar(value_title, scale, large), "len": 1 - gap_y, "y": (1 - gap_y) / 2, "outlinewidth": 0}
     fig.set(
         margin={"b": bottom, "t": 6},
         coloraxis={"cmin": low, "cmax": high, "colorscale": _colorscale(scale), "colorbar": bar},
@@ -248,7 +254,7 @@ def _visible(fig: Sketch, letter: str, key: str, k: int, ruler: Ruler, room: flo
             "side": "left" if letter == "y" else "bottom",
             "tickmode": "array",
             "tickvals": middle[shown],
-            "ticktext": [text.literal(ruler.labels[i], 14 if letter == "y" else 10) for i in shown],
+            "ticktext": [text.literal(ruler.labels[i], 14 if letter == "y" else _SHORT) for i in shown],
             "tickfont": {"size": font, "color": INK},
             "automargin": True,
             "title": {"text": text.literal(title), "font": {"size": font, "color": INK}, "standoff": 6},

@@ -1,102 +1,16 @@
-"""The picture of what a scheme injects, whichever it is: chosen by the kind of effect, never by a scheme's name."""
+"""Attention weights of a head without and with a bias, whichever scheme the bias is of."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tinput import figures, measure
-from tinput.positions import Add, Bias, Content, Rotate
 from tinput.ui import given, kit
 
 if TYPE_CHECKING:
-    from plotly.graph_objects import Figure
-    from torch import Tensor
-
-    from tinput.record import LayerEffect
     from tinput.ui.kit import Page
 
-__all__ = ["common_limits", "picture", "show_weights"]
-
-HEADS = 8  # at most so many heads side by side
-
-
-def common_limits(first: Sequence[LayerEffect], second: Sequence[LayerEffect]) -> dict[type, tuple[float, float]]:
-    """One pair of colour limits for each kind of effect that both of two models have."""
-    found: dict[type, tuple[float, float]] = {}
-    for item in first:
-        other = next((o for o in second if type(o.effect) is type(item.effect)), None)
-        if other is not None and (values := [_values(e.effect) for e in (item, other)])[0] is not None:
-            found[type(item.effect)] = figures.limits(*(value for value in values if value is not None))
-    return found
-
-
-def _values(effect: Any) -> Tensor | None:
-    """What a picture of an effect colours by size; angles have a scale of their own."""
-    return effect.vectors if isinstance(effect, Add) else effect.scores if isinstance(effect, Bias | Content) else None
-
-
-def picture(
-    page: Page,
-    item: LayerEffect,
-    call: str,
-    labels: str = "labels",
-    *,
-    limits: tuple[float, float] | None = None,
-    large: bool,
-) -> tuple[Figure | None, str]:
-    """(figure, the Python that makes it) for an effect; (None, a sentence) where there is no picture.
-
-    call: how the code names the effect, such as "trace.effects[0].effect"; labels: and the tokens' labels
-    """
-    effect = item.effect
-    common: dict[str, Any] = {"positions": page.place, "dtype": page.trace.dtype, "large": large}
-    match effect:
-        case Add():
-            vectors = page.matrix(effect.vectors)
-            figure = figures.heatmap(vectors, page.rows(vectors), limits=limits, **common)
-            return figure, f"tinput.figures.heatmap({call}.vectors, {labels})"
-        case Rotate():
-            options = {"column_title": "pair", "value_title": "angle (rad)", "scale": "cyclic"}
-            figure = figures.heatmap(effect.angles % TURN, page.rows(effect.angles), **options, **common)
-            return figure, (
-                f"tinput.figures.heatmap({call}.angles % {TURN}, {labels},\n"
-                "                       column_title='pair', value_title='angle (rad)', scale='cyclic')"
-            )
-        case Bias() | Content() if effect.scores is not None:
-            scores = effect.scores[:HEADS]
-            tokens = page.labels if scores.shape[-1] == page.seq else None
-            names = [f"head {head}" for head in range(len(scores))]
-            figure = figures.panels(
-                scores,
-                names,
-                tokens,
-                tokens,
-                value_title="bias",
-                limits=limits,
-                masked=_hidden(page, scores),
-                dtype=page.trace.dtype,
-                large=large,
-            )
-            return figure, (
-                f"scores = {call}.scores[:{HEADS}]\n"
-                "tinput.figures.panels(scores, [f'head {h}' for h in range(len(scores))],\n"
-                f"                      {labels}, {labels}, value_title='bias')"
-            )
-    if effect is None:
-        return None, f"It could not be recorded: {item.reason}."
-    return None, "Nothing enters from position: there is no tensor to show."
-
-
-def _hidden(page: Page, scores: Tensor) -> Tensor | None:
-    """(query, key) bool: which cells the model's mask hides anyway; None where it has no mask of that shape."""
-    attention = page.trace.attention
-    if attention is None or attention.mask.shape[-2:] != scores.shape[-2:]:
-        return None
-    return attention.mask[0].tensor() < 0
-
-
-TURN = 6.283185307179586
+__all__ = ["show_weights"]
 
 
 def show_weights(page: Page, head: int, heads: given.Heads, lines: str, bias: str) -> str:

@@ -274,9 +274,10 @@ def start(question: str, *, about: Any = None, head: bool = True) -> Page:
     text = st.session_state.get("text", DEFAULT_TEXT)
     name = st.session_state.get("model") or sources.DEFAULT_MODEL
     page = open_page(name, text)
-    top = header(page)
-    head.html(top)
-    takeaway.current().add(takeaway.Words(top))
+    if head:
+        top = header(page)
+        place.html(top)
+        takeaway.current().add(takeaway.Words(top))
     if about is not None:
         page.what_if(about)
     return page
@@ -379,11 +380,11 @@ class Panel:
 
 
 @contextmanager
-def panel(title: str) -> Iterator[Panel]:
-    """A titled place for one picture, with its controls above it and words beside it."""
+def panel(title: str, *, wide: bool = False) -> Iterator[Panel]:
+    """A titled place for one picture, with its controls above it and words beside it; wide: words below it."""
     st.html(f'<h2 class="panel-title">{literal.inline(title)}</h2>')
-    picture, words = st.columns([67, 33], gap="large")
-    shown, noted = takeaway.current(), takeaway.Panel(title)
+    picture, words = (st.container(), st.container()) if wide else st.columns([67, 33], gap="large")
+    shown, noted = takeaway.current(), takeaway.Panel(title, wide)
     shown.add(noted)
     with picture, shown.inside(noted.picture):
         yield Panel(words, noted.words)

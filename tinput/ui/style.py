@@ -32,7 +32,7 @@ _CSS = """
 .part { display: flex; flex-direction: column; gap: .15rem; }
 .part .line { display: flex; gap: .15rem; min-height: 1.62rem; border-bottom: 2px solid var(--line); }
 .part.names .line { font-size: .9rem; padding-right: .5rem; white-space: nowrap; }
-.part .tok { flex: 1; text-align: center; max-width: 14rem; }
+.part .tok { flex: 1 0 auto; text-align: center; max-width: none; }
 .part.names { max-width: 17rem; }
 .part.names .line { display: block; overflow: hidden; text-overflow: ellipsis; line-height: 1.62rem; }
 .narrow .badges { flex-direction: column; align-items: flex-start; gap: .25rem; }

@@ -1,9 +1,8 @@
-"""Words for what the recorder found: what an operation does, where position enters, how two models differ."""
+"""Words for what the recorder found: what an operation does, where position enters, what a text became."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -18,18 +17,14 @@ if TYPE_CHECKING:
     from tinput.ui.kit import Page
 
 __all__ = [
-    "Fact",
     "alike",
     "became",
     "does",
     "extremes",
-    "facts",
-    "facts_table",
     "label",
     "path_of",
     "shape",
     "steps_table",
-    "tokens_apart",
 ]
 
 # By the role that the recorder gives a stage.
@@ -100,67 +95,6 @@ def became(tokens: Tokens) -> str:
     )
 
 
-@dataclass(frozen=True)
-class Fact:
-    """One line of a comparison: what, and what it is for each of two models."""
-
-    what: str
-    first: str
-    second: str
-
-    @property
-    def differs(self) -> bool:
-        return self.first != self.second
-
-
-_UNSAID = ("transformers_version", "name_or_path")  # say nothing of the model
-
-
-def facts(first: Page, second: Page) -> list[Fact]:
-    """What can be said of two models and their traces of one text, line by line; then each entry of their settings."""
-    lines = [Fact(what, *map(str, pair)) for what, pair in _facts(first, second)]
-    one, two = _flat(first.model.config), _flat(second.model.config)
-    keys = sorted(key for key in one.keys() | two.keys() if not key.startswith("_") and key not in _UNSAID)
-    return lines + [Fact(f"config: {key}", one.get(key, "not set"), two.get(key, "not set")) for key in keys]
-
-
-def _facts(first: Page, second: Page) -> Iterator[tuple[str, tuple[Any, Any]]]:
-    both = (first, second)
-
-    def pair(of: Callable[[Page], Any]) -> tuple[Any, Any]:
-        return of(both[0]), of(both[1])
-
-    labels = lambda page: " and ".join(map(label, page.model.schemes))  # noqa: E731
-    places = lambda page: " and ".join(SCHEMES[n].INJECTION for n in page.model.schemes if n in SCHEMES)  # noqa: E731
-    yield "position scheme", pair(labels)
-    yield "where it enters", pair(places)
-    yield "tokens of this text", pair(lambda page: len(page.tokens.ids))
-    yield "steps before block 1", pair(lambda page: " → ".join(stage.name for stage in page.trace.stages))
-    yield "block input", pair(lambda page: shape(page.trace.block_input))
-    yield "dtype of the checkpoint", pair(lambda page: page.trace.checkpoint_dtype)
-
-
-def _flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    """A nested configuration as dotted names and short texts; long lists (labels) are only counted."""
-    found: dict[str, str] = {}
-    for name, value in config.items():
-        key = str(name)
-        if isinstance(value, Mapping) and len(value) <= 24:
-            found |= _flat(value, f"{prefix}{key}.")
-        elif isinstance(value, Mapping):
-            found[prefix + key] = f"{len(value)} entries"
-        else:
-            text = str(value)
-            found[prefix + key] = text if len(text) <= 120 else f"{text[:117]}…"
-    return found
-
-
-def facts_table(shown: Sequence[Fact], names: tuple[str, str]) -> str:
-    """HTML of the facts, those that differ marked."""
-    rows = [(fact.what, fact.first, fact.second) for fact in shown]
-    return literal.table(("", *names), rows, [fact.differs for fact in shown])
-
-
 def extremes(labels: Sequence[str], sizes: Tensor) -> str:
     """Which vector is shortest and which longest, by their norms (n,)."""
     if len(labels) != len(sizes) or len(sizes) < 2:
@@ -174,14 +108,6 @@ def steps_table(stages: Sequence[Stage]) -> str:
     head = ("", "step", "operation", "module", "shape", "note")
     rows = [(str(i + 1), s.name, s.op, s.module, shape(s.value), s.note) for i, s in enumerate(stages)]
     return literal.table(head, rows, [False] * len(rows))
-
-
-def tokens_apart(first: Page, second: Page) -> list[str]:
-    """Whether the two models are given the same ids."""
-    one, two = first.tokens.ids, second.tokens.ids
-    if one == two:
-        return ["Both are given the same token ids: every difference below comes from the models."]
-    return [f"They do not see the same tokens: {len(one):,} against {len(two):,}, so rows do not line up."]
 
 
 def alike(page: Page, raw: Tensor, entering: Tensor) -> list[str]:

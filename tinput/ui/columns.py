@@ -1,0 +1,244 @@
+"""What the side by side page is made of: its columns, their controls, and the aligned tokens on top."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import streamlit as st
+import torch
+
+from tinput.align import Part, align
+from tinput.positions import SCHEMES
+from tinput.positions.spelling import D_MODEL, HEADS
+from tinput.twins import NAMES
+from tinput.ui import cache, kit, literal, sources
+from tinput.ui.compare import Column, Together
+
+if TYPE_CHECKING:
+    from tinput.positions import Effect
+    from tinput.tokens import Tokens
+
+__all__ = ["chips", "choose", "heads", "link", "schemes", "together"]
+
+BUNDLED = "Bundled six"
+OTHERS = ("other", "third", "fourth")  # keys of the columns after the first, whose model is the page's
+MOST = 256  # parts of a text in one picture
+_SQUARES = 160_000  # cells of all squares of parts by parts together: 0.85 MB on the wire
+OWN = "its own scheme"
+
+_link = st.components.v2.component("tinput.link", js=Path(__file__).with_name("link.js").read_text(encoding="utf-8"))
+
+
+# --- choosing -------------------------------------------------------------------------------------------------------
+
+
+def choose(page: kit.Page) -> Together:
+    """The columns, with their controls: how many, which model, which stack; and the first column is the page's."""
+    how_many = kit.choose("Columns", ["2", "3", "4", BUNDLED], key="columns")
+    if how_many == BUNDLED:
+        return together([(each, None) for each in _bundled(page)])
+    count = int(how_many)
+    chosen: list[tuple[kit.Page, str | None]] = []
+    for number, place in enumerate(st.columns(count, gap="medium")):
+        with place:
+            if number == 0:
+                kit.html(
+                    '<p class="fixed"><small>First model, chosen at the side</small>'
+                    f"<b>{literal.inline(page.name)}</b></p>"
+                )
+                chosen.append(_stacked(page, 0))
+                continue
+            key = OTHERS[number - 1]
+            default = NAMES[(NAMES.index(sources.SECOND_MODEL) + number - 1) % len(NAMES)]
+            name = kit.model_choice(f"{('Second', 'Third', 'Fourth')[number - 1]} model", key=key, default=default)
+            chosen.append(_stacked(kit.open_page(name, page.text), number))
+            if count > 2:
+                st.button(
+                    "Remove", on_click=_remove, args=(number, count), key=f"remove-{key}", type="tertiary",
+                    icon=":material/close:",
+                )  # fmt: skip
+    return together(chosen)
+
+
+def _bundled(page: kit.Page) -> list[kit.Page]:
+    """The text through all bundled models; what holds for all of them is said once."""
+    pages = [page if name == page.name else kit.open_page(name, page.text) for name in NAMES]
+    badges = [
+        literal.badge(f"{each.name}: {scheme.INJECTION}", scheme.COLOUR, each.model.reason)
+        for each in pages
+        for scheme in (SCHEMES[each.model.scheme],)
+    ]
+    badges += [kit.agreement_badge(pages[0].trace.agreement, pages[0].trace.textbook_reason)]
+    kit.html(f'<div class="badges">{"".join(badges)}</div>')
+    cut = next((each.cut for each in pages if each.cut), "")
+    if cut:
+        kit.note(f"Shown: {cut}.")
+    return pages
+
+
+def _remove(number: int, count: int) -> None:
+    """Take a column out: those after it move up."""
+    for place in range(number, count - 1):
+        following = st.session_state.get(OTHERS[place])
+        if following is not None:
+            st.session_state[OTHERS[place - 1]] = following
+    st.session_state["columns"] = str(count - 1)
+
+
+def _stacked(page: kit.Page, number: int) -> tuple[kit.Page, str | None]:
+    """The page for a stack that is chosen where there are two."""
+    stacks = page.model.stacks
+    kit.html(f'<div class="narrow">{kit.header(page, strip=False)}</div>')
+    if len(stacks) < 2:
+        return page, None
+    stack = kit.choose("Stack", list(stacks), key=f"stack{number + 1}")
+    return (replace(page, trace=page.retrace(stack=stack)), stack) if stack != stacks[0] else (page, None)
+
+
+def together(chosen: Sequence[tuple[kit.Page, str | None]]) -> Together:
+    """Columns of pages and stacks, aligned. Equal names are told apart by a number."""
+    columns: list[Column] = []
+    for each, stack in chosen:
+        name = _short(each.name) + (f", {stack}" if stack else "")
+        again = sum(column.name.split(" (")[0] == name for column in columns)
+        columns.append(Column(each, f"{name} ({again + 1})" if again else name, stack))
+    common = align(*(_all_tokens(c.page) for c in columns), lengths=[c.page.seq for c in columns])
+    base = {f.name: getattr(columns[0].page, f.name) for f in fields(kit.Page)}
+    made = Together(**base, columns=tuple(columns), common=common, stop=len(common.parts))
+    most = min(MOST, math.isqrt(_SQUARES // len(columns)))
+    if len(common.parts) <= most:
+        return made
+    first = kit.number("First part shown", key="part0", high=len(common.parts) - most)
+    return replace(made, first=first, stop=first + most)
+
+
+def _all_tokens(page: kit.Page) -> Tokens:
+    """The tokens of the whole text, those that are not traced too: where a text was cut is no end of it."""
+    return page.tokens if page.ids is None else cache.tokens(page.name, page.stamp, page.text)
+
+
+def _short(name: str) -> str:
+    """A folder by the last two of its names."""
+    return "/".join(Path(name).parts[-2:])
+
+
+def heads(page: Together) -> int | None:
+    """The head that is looked at, or None for the mean over all: in the address bar."""
+    left, right = kit.columns([2, 3])
+    with left:
+        mean = kit.choose("Heads", ["One head", "Mean of all"], key="heads") == "Mean of all"
+    counts = [c.page.trace.attention.heads for c in page.columns if c.page.trace.attention is not None]
+    with right:
+        return None if mean or not counts else kit.number("Head", key="head", high=min(counts) - 1)
+
+
+def schemes(page: Together) -> list[tuple[str, Effect | None]]:
+    """For each column a what-if's scheme and effect, ("", None) for the column's own: a control each.
+
+    Only what the textbook computes from sizes alone can be chosen; a learned table would be made up.
+    """
+    options = {OWN: ""} | {f"as if {scheme.LABEL}": name for name, scheme in SCHEMES.items() if _computed(scheme)}
+    found: list[tuple[str, Effect | None]] = []
+    said = []
+    across = len(page.columns) if len(page.columns) <= 4 else 3
+    for number, column in enumerate(page.columns):
+        if number % across == 0:
+            places = st.columns(across, gap="medium")
+        with places[number % across]:
+            key = f"as{number + 1}"
+            if st.session_state.get(key, OWN) not in options:
+                del st.session_state[key]
+            label = st.selectbox(column.name, list(options), key=key, bind="query-params") or OWN
+        name = options[label]
+        effect, why = _as_if(column.page, name) if name else (None, "")
+        found.append((name, effect) if effect is not None else ("", None))
+        if name:
+            said.append(why or f"What if {column.name} had {SCHEMES[name].LABEL}: what the formula gives at its sizes.")
+    if said:
+        kit.html(literal.paragraphs(said, "whatif"))
+    return found
+
+
+def _computed(scheme: Any) -> bool:
+    """Whether a scheme follows from sizes alone: a learned table does not."""
+    try:
+        sizes = {D_MODEL[0]: 8, HEADS[0]: 2, "head_dim": 4}
+        return scheme.predict(sizes, torch.arange(2), heads=2, width=8, keys=2) is not None
+    except ValueError:
+        return False
+
+
+def link() -> None:
+    """What stands for the same bytes is marked together, wherever the pointer is: `link.js`."""
+    _link(key="link")
+
+
+def _as_if(page: kit.Page, name: str) -> tuple[Effect | None, str]:
+    """What the textbook's scheme would inject at a model's sizes, for its positions."""
+    width, attention = page.trace.block_input.shape[-1], page.trace.attention
+    if attention is None:
+        return None, f"{page.name} has no attention that was recorded: its heads are not known."
+    sizes = {D_MODEL[0]: width, HEADS[0]: attention.heads, "head_dim": attention.q.shape[-1]}
+    try:
+        return SCHEMES[name].predict(sizes, page.positions, heads=attention.heads, width=width, keys=page.seq), ""
+    except ValueError as error:
+        return None, f"{page.name}: {error}."
+
+
+# --- the tokens, aligned ------------------------------------------------------------------------------------------
+
+SHADES = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
+
+
+def chips(page: Together) -> str:
+    """HTML of the tokens of all columns, those that stand for the same bytes one below the other.
+
+    Columns whose tokens are the same share a line. Each part carries its number, by which `link` finds it.
+    """
+    lines: dict[Any, list[int]] = {}
+    for number, column in enumerate(page.columns):
+        tokens = column.page.tokens
+        lines.setdefault((tokens.ids, tokens.pieces, tokens.spans), []).append(number)
+    shown = page.common.parts[: literal.STRIP_LIMIT]
+    if len(lines) == 1:
+        blocks = [chip for number, part in enumerate(shown) for chip in _chips(page, 0, number, part)]
+        css = "strip"
+    else:
+        groups = list(lines.values())
+        names = "".join(
+            f'<span class="line" style="--line:{SHADES[k % len(SHADES)]}">'
+            f"{literal.inline(', '.join(page.names[number] for number in group))}</span>"
+            for k, group in enumerate(groups)
+        )
+        blocks = [f'<div class="part names">{names}</div>']
+        for number, part in enumerate(shown):
+            stack = "".join(
+                f'<span class="line" style="--line:{SHADES[k % len(SHADES)]}">'
+                f"{''.join(_chips(page, group[0], number, part)) or NONE}</span>"
+                for k, group in enumerate(groups)
+            )
+            blocks.append(f'<div class="part" data-part="{number}">{stack}</div>')
+        css = "strip aligned"
+    if len(page.common.parts) > len(shown):
+        blocks.append(f'<span class="more">and {len(page.common.parts) - len(shown):,} more</span>')
+    return f'<div class="{css}" tabindex="0" role="group" aria-label="tokens of the text">{"".join(blocks)}</div>'
+
+
+NONE = '<span class="tok none" title="no token: this tokenizer drops it">∅</span>'
+
+
+def _chips(page: Together, column: int, number: int, part: Part) -> list[str]:
+    tokens = page.columns[column].page.tokens
+    place = f"bytes {part.start} to {part.stop}" if part.stop > part.start else "no byte of the text"
+    return [
+        literal.chip(
+            tokens.labels[i],
+            f"part {number} · {place} · token {i} · id {tokens.ids[i]}",
+            "special" if tokens.special[i] else "",
+        ).replace("<span", f'<span data-part="{number}"', 1)
+        for i in range(*part.tokens[column])
+    ]
