@@ -52,7 +52,7 @@ with kit.panel("Architectures by the scheme that they are named by") as panel:
     )
 
 with st.container():
-    st.html('<h2 class="panel-title">Every architecture</h2>')
+    kit.html('<h2 class="panel-title">Every architecture</h2>')
     if found:
         architectures.table(page, found, "architectures", f"{LINES}import pandas\npandas.DataFrame(rows)")
     chosen = architectures.chosen(rows)

@@ -156,7 +156,8 @@ else:
             figure,
             "dropout",
             code="from tinput.ui.whatif import dropout\n\n"
-            f"tinput.figures.heatmap(dropout(trace.block_input, {p}, seed={seed}))",
+            f"dropped = dropout(trace.block_input.flatten(1), {p}, seed={seed})\n"
+            "tinput.figures.heatmap(dropped, labels, masked=dropped == 0)",
         )
         panel.say(
             *(

@@ -22,11 +22,17 @@ def run(block: str) -> Any:
 
 
 def assert_draws_the_same(at: AppTest, *, atol: float = 1e-5) -> None:
-    """The code's figure shows the numbers of the page's: every matrix, and every line or bar that both have."""
+    """The code's figure shows the numbers of the page's."""
     (block,) = app.code(at)
-    made, (shown,) = run(block), app.figures(at)
     assert "array" not in block, "code holds calls, no values"
-    ours, theirs = [[t for t in traces if _values(t) is not None] for traces in (made.data, shown["data"])]
+    (shown,) = app.figures(at)
+    assert_same_numbers(run(block), shown, atol=atol)
+
+
+def assert_same_numbers(made: Any, shown: Any, *, atol: float = 1e-5) -> None:
+    """Two figures show the same numbers: every matrix, and every line or bar that both have."""
+    of = [figure["data"] if isinstance(figure, dict) else figure.data for figure in (made, shown)]
+    ours, theirs = [[t for t in traces if _values(t) is not None] for traces in of]
     assert ours
     for mine, other in zip(ours, theirs, strict=False):
         a, b = _values(mine), _values(other)

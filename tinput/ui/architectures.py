@@ -126,7 +126,7 @@ def table(page: Page, rows: Sequence[Row], name: str, code: str) -> None:
         selection_mode="multi-row",
         placeholder="",
     )
-    page.tools(name, code, lambda: frame.to_csv(index=False))
+    page.tools(name, code, lambda: frame.to_csv(index=False), frame=frame)
 
 
 def chosen(rows: Sequence[Row]) -> list[Row]:

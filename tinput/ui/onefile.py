@@ -98,11 +98,13 @@ def _one(part: Part) -> str:
         case Panel():
             picture, words = "".join(_all(part.picture)), "".join(_all(part.words))
             title = f'<h2 class="panel-title">{literal.inline(part.title)}</h2>'
-            return f'<section>{title}<div class="panel"><div>{picture}</div><div>{words}</div></div></section>'
+            kind = "wide" if part.wide else "panel"
+            return f'<section>{title}<div class="{kind}"><div>{picture}</div><div>{words}</div></div></section>'
         case Picture():
             return _figure(part)
         case Table():
-            rows = [["" if cell is None else str(cell) for cell in row] for row in part.frame.itertuples(index=False)]
+            texts = part.frame.astype("object").where(part.frame.notna(), "")
+            rows = [[str(cell) for cell in row] for row in texts.itertuples(index=False)]
             table = literal.table([str(title) for title in part.frame.columns], rows, [False] * len(rows))
             return f'<div class="table">{table}</div>{_code(part)}'
         case Code():

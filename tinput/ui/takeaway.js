@@ -11,21 +11,25 @@ function onPaper(value, theme) {
   return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, onPaper(item, theme)]));
 }
 
-// Plotly's own camera button makes the file, out of `data`, `layout` and its options as they are at that moment.
-function picture({ take, name }) {
-  const chart = document.querySelector(`.st-key-figure-${CSS.escape(name)} .js-plotly-plot`);
-  const camera = chart?.querySelector('.modebar-btn[data-title^="Download plot"]');
+// Plotly's own camera makes the file, out of `data`, `layout` and its options as they are at that moment.
+const CAMERA = '.modebar-btn[data-title^="Download plot"]';
+let posing = false;
+
+function picture(figure, take) {
+  const chart = figure?.querySelector(".js-plotly-plot"), camera = chart?.querySelector(CAMERA);
   if (!camera) return;
   const { data, layout, _context: context } = chart, options = context.toImageButtonOptions;
   const theme = chart._fullLayout.font.color;
+  posing = true;
   try {
     chart.data = onPaper(data, theme);
     chart.layout = { ...onPaper(layout, theme), paper_bgcolor: PAPER };
-    context.toImageButtonOptions = { format: take, filename: `tinput-${name}`, scale: take === "png" ? 2 : 1 };
+    context.toImageButtonOptions = { ...options, format: take, scale: take === "png" ? 2 : 1 };
     camera.click();
   } finally {
     Object.assign(chart, { data, layout });
     context.toImageButtonOptions = options;
+    posing = false;
   }
 }
 
@@ -56,10 +60,13 @@ async function link(button) {
 export default function () {
   if (document.tinputListens) return;
   document.tinputListens = true;
-  document.addEventListener("click", ({ target }) => {
-    const button = target.closest?.("[data-take]");
-    if (!button) return;
-    if (button.dataset.take === "link") link(button);
-    else picture(button.dataset);
-  });
+  document.addEventListener("click", (event) => {
+    const button = event.target.closest?.("[data-take]"), camera = event.target.closest?.(CAMERA);
+    if (button?.dataset.take === "link") link(button);
+    else if (button) picture(document.querySelector(`.st-key-figure-${CSS.escape(button.dataset.name)}`), button.dataset.take);
+    else if (camera && !posing) {
+      event.stopPropagation();
+      picture(camera.closest('[class*="st-key-figure-"]'), "png");
+    }
+  }, true); // before Plotly hears of it: its camera's picture is for a white page too
 }

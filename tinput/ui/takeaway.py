@@ -79,9 +79,10 @@ class Table(Code):
 
 @dataclass(frozen=True, eq=False)
 class Panel:
-    """A titled picture with its controls, and the words beside it."""
+    """A titled picture with its controls, and the words beside it; wide: below it."""
 
     title: str
+    wide: bool = False
     picture: list[Part] = field(default_factory=list)
     words: list[Part] = field(default_factory=list)
 
