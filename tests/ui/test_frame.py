@@ -116,11 +116,11 @@ def test_figures_have_descriptions_and_csv_with_their_source():
 
 
 def test_ten_threads_on_one_model():
-    stamp = files.find("tinput/rope").stamp
+    key = cache.Key("tinput/rope", files.find("tinput/rope").stamp)
     texts = [f"the cat sat on mat number {i % 5}" for i in range(20)]
 
     def traced(text):
-        return cache.trace("tinput/rope", stamp, text).block_input
+        return cache.trace(key, text).block_input
 
     with concurrent.futures.ThreadPoolExecutor(10) as pool:
         found = list(pool.map(traced, texts))

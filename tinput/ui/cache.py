@@ -7,7 +7,7 @@ of different class with equal fields would collide. What comes out is shared bet
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import streamlit as st
 import torch
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tinput.record import Trace
     from tinput.tokens import Tokens
 
-__all__ = ["Stamp", "model", "nearest", "tokens", "trace"]
+__all__ = ["Key", "Stamp", "model", "nearest", "tokens", "trace"]
 
 # A model is a map of files and a skeleton, little memory. A trace of 2,048 tokens at width 768 is about 50 MB.
 MODELS, TRACES, TOKENS = 8, 16, 64
@@ -29,39 +29,51 @@ MODELS, TRACES, TOKENS = 8, 16, 64
 Stamp = tuple[tuple[str, int, int], ...]
 
 
+class Key(NamedTuple):
+    """What tells one opened model from another.
+
+    stamp: of its files, or its commit; revision: the commit, for a model on the Hub; token: False to ask without one
+    allow_pickle: whether weights that are pickles alone were asked for
+    """
+
+    name: str
+    stamp: Stamp
+    revision: str | None = None
+    token: bool | None = None
+    allow_pickle: bool = False
+
+
 @st.cache_resource(max_entries=MODELS, show_spinner=False)
-def model(name: str, stamp: Stamp, revision: str | None = None) -> Model:  # noqa: ARG001 - the stamp is for the key
+def model(key: Key) -> Model:
     """The opened model."""
-    return open_model(name, revision=revision)
+    return open_model(key.name, key.revision, token=key.token, allow_pickle=key.allow_pickle)
 
 
 @st.cache_resource(max_entries=TOKENS, show_spinner=False)
-def tokens(name: str, stamp: Stamp, text: str, revision: str | None = None) -> Tokens:
+def tokens(key: Key, text: str) -> Tokens:
     """The text's tokens."""
-    return model(name, stamp, revision).tokenize(text)
+    return model(key).tokenize(text)
 
 
 @st.cache_resource(max_entries=TRACES, show_spinner=False)
 def trace(
-    name: str,
-    stamp: Stamp,
+    key: Key,
     text: str | None,
     *,
     ids: tuple[int, ...] | None = None,
     positions: tuple[int, ...] | None = None,
     dtype: str | None = None,
     stack: str | None = None,
-    revision: str | None = None,
 ) -> Trace:
     """A trace of `text`, or of `ids`. What is None is left to the model."""
     given = {"text": text, "ids": ids, "positions": positions, "dtype": dtype, "stack": stack}
-    return model(name, stamp, revision).trace(**{key: value for key, value in given.items() if value is not None})
+    return model(key).trace(**{name: value for name, value in given.items() if value is not None})
 
 
 @st.cache_data(max_entries=256, show_spinner=False)
-def nearest(name: str, stamp: Stamp, token_id: int, k: int, revision: str | None = None) -> list[tuple[str, float]]:
+def nearest(key: Key, token_id: int, k: int) -> list[tuple[str, float]]:
     """The k tokens of the vocabulary nearest to one by cosine of their raw rows: (label, cosine), nearest first."""
-    opened = model(name, stamp, revision)
+    opened = model(key)
     vector = opened.embedding_rows(torch.tensor([token_id]))[0]
     found = measure.nearest(opened.embedding_rows, vector, k, count=opened.vocab_size, without=token_id)
     labels = vocabulary_labels(opened.tokenizer, found.index.tolist())

@@ -139,14 +139,14 @@ def table(page: Page) -> Table:
     """The model's own table; without one, a table of its sizes as training would start it: noise of size 0.02."""
     name = next((f.table for f in page.trace.effects if isinstance(f.effect, Add) and f.table is not None), None)
     if name is not None:
-        return _own_table(page.name, page.stamp, name)
+        return _own_table(page.key, name)
     size = min(context(page) or 512, 512)
     return _noise(size, _width(page))
 
 
 @st.cache_resource(max_entries=8, show_spinner=False)
-def _own_table(model: str, stamp: cache.Stamp, name: str) -> Table:
-    opened = cache.model(model, stamp)
+def _own_table(key: cache.Key, name: str) -> Table:
+    opened = cache.model(key)
     first = next((i.first_row for i in opened.stack().injections if i.table == name), 0)
     size = opened.table_size(name) - first
     step = -(-size // _ROWS)

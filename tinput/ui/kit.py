@@ -99,7 +99,7 @@ class Page:
     trace: Trace
     cut: str = ""
     ids: tuple[int, ...] | None = None
-    stamp: cache.Stamp = field(default=(), repr=False)
+    key: cache.Key = field(default=cache.Key("", ()), repr=False)
 
     @property
     def labels(self) -> Sequence[str]:
@@ -132,8 +132,7 @@ class Page:
     ) -> Trace:
         """The same text through the same model with something else set (cached)."""
         return cache.trace(
-            self.name,
-            self.stamp,
+            self.key,
             None if self.ids is not None else self.text,
             ids=self.ids,
             positions=None if positions is None else tuple(int(position) for position in positions),
@@ -258,7 +257,7 @@ class Page:
 
     def nearest(self, token: int, k: int = 12) -> list[tuple[str, float]]:
         """The k tokens of the vocabulary whose rows point most nearly where one token's does: (label, cosine)."""
-        return cache.nearest(self.name, self.stamp, int(self.tokens.ids[token]), k)
+        return cache.nearest(self.key, int(self.tokens.ids[token]), k)
 
 
 def start(question: str, *, about: Any = None, head: bool = True) -> Page:
@@ -290,7 +289,8 @@ def open_page(name: str, text: str) -> Page:
         st.stop()
     try:
         found = files.find(name, typed=True, loopback=may_type_paths())
-        page = _trace(found.name, found.stamp, cache.model(found.name, found.stamp), text)
+        key = cache.Key(found.name, found.stamp)
+        page = _trace(key, cache.model(key), text)
     except BadModel as error:
         stop(str(error), "Choose another model, or correct its path: the text stays as it is.")
     except TinputError as error:
@@ -299,22 +299,22 @@ def open_page(name: str, text: str) -> Page:
     return page
 
 
-def _trace(name: str, stamp: cache.Stamp, model: Model, text: str) -> Page:
-    tokens = cache.tokens(name, stamp, text)
+def _trace(key: cache.Key, model: Model, text: str) -> Page:
+    tokens = cache.tokens(key, text)
     total, usable, why = len(tokens.ids), LIMIT, f"the app traces at most {LIMIT:,} tokens"
     ids = tuple(int(i) for i in tokens.ids[:usable]) if total > usable else None
     try:
-        trace = cache.trace(name, stamp, None if ids else text, ids=ids)
+        trace = cache.trace(key, None if ids else text, ids=ids)
     except TooLong as error:
         if not 0 < error.usable < (len(ids) if ids else total):
             raise
         usable, why = error.usable, f"the model's position table ends after {error.usable:,}"
         ids = tuple(int(i) for i in tokens.ids[:usable])
-        trace = cache.trace(name, stamp, None, ids=ids)
+        trace = cache.trace(key, None, ids=ids)
     if ids is None:
-        return Page(name, model, text, tokens, trace, stamp=stamp)
+        return Page(key.name, model, text, tokens, trace, key=key)
     cut = f"the first {len(ids):,} of {total:,} tokens: {why}"
-    return Page(name, model, text, _first(tokens, len(ids)), trace, cut=cut, ids=ids, stamp=stamp)
+    return Page(key.name, model, text, _first(tokens, len(ids)), trace, cut=cut, ids=ids, key=key)
 
 
 def _first(tokens: Tokens, n: int) -> Tokens:

@@ -15,7 +15,7 @@ FAR = 129  # distances shown: half the table, so that each is a mean over many p
 def beyond() -> int:
     """More tokens than the table has rows."""
     page = kit.open_page(MODEL, LONG)  # the kit cuts the text to what the table holds; here it is not cut
-    ids = tuple(cache.tokens(page.name, page.stamp, LONG).ids)
+    ids = tuple(cache.tokens(page.key, LONG).ids)
     rows = page.model.usable_length or 0
     said = ""
     try:
