@@ -6,7 +6,7 @@ from urllib.parse import quote_plus, urlencode
 import streamlit as st
 from streamlit.navigation.page import Page as StreamlitPage
 
-from tinput.ui import examples, kit, literal, sources, style, takeaway, tools
+from tinput.ui import examples, kit, literal, sources, style, takeaway, tools, words
 
 LINK_LIMIT = 4_000  # bytes of text in a link; browsers and proxies refuse much longer addresses
 
@@ -30,6 +30,10 @@ def set_text(text: str) -> None:
     st.session_state["text"] = text
 
 
+def set_model(name: str) -> None:
+    st.session_state["model"] = name
+
+
 def sidebar() -> None:
     """Text, examples, model, large type: the same on every page, and in the address bar."""
     st.html(
@@ -50,15 +54,21 @@ def sidebar() -> None:
         for name, example in examples.EXAMPLES.items():
             st.button(name, on_click=set_text, args=(example,), key=f"example-{name}", type="tertiary")
     by_path = kit.may_type_paths()
-    more = "Or type the path of a folder with a model." if by_path else "More: the folders that the server lists."
+    also = ", or the path of a folder that holds a model" if by_path else ""
     kit.model_choice(
         "Model",
         key="model",
         default=sources.DEFAULT_MODEL,
-        help=f"The bundled six differ in their position scheme alone. {more}",
+        help="The bundled six differ in their position scheme alone. Any model on the Hub can be typed by its id, "
+        "owner/name or owner/name@revision: only the bytes that a text needs are read.",
     )
-    if by_path:
-        st.html(literal.paragraphs(["Or type the path of a folder that holds a model."], "note"))
+    st.html(literal.paragraphs([f"Or type a model's id on the Hub{also}."], "note"))
+    with st.popover("Models on the Hub", type="tertiary", icon=":material/cloud:"):
+        kit.note("Read when they are chosen, and kept: some kilobytes each. Where there is a network.")
+        with st.container(key="known", gap=None):
+            for name, schemes in sources.known():
+                label = f"{name} · {', '.join(words.label(scheme) for scheme in schemes)}"
+                st.button(label, on_click=set_model, args=(name,), key=f"hub-{name}", type="tertiary")
     st.toggle("Large type", key="large", bind="query-params")
     st.toggle("Presenter", key="present", bind="query-params", help="No controls, large type; Esc ends it")
 

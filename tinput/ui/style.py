@@ -13,6 +13,7 @@ _CSS = """
 .st-key-examples { column-gap: .9rem !important; row-gap: 0 !important; margin-top: -.45rem; }
 .st-key-examples button { min-height: 1.6rem; padding: 0; text-decoration: underline; text-underline-offset: .2em;
   text-decoration-color: color-mix(in srgb, currentColor 35%, transparent); }
+.st-key-known button { min-height: 1.55rem; padding: .1rem 0; }
 .question { font-size: 1.7rem; font-weight: 650; line-height: 1.25; margin: 0 0 .55rem; letter-spacing: -.01em; }
 .panel-title { font-size: 1.2rem; font-weight: 650; margin: .9rem 0 0; padding-top: .9rem;
   border-top: 1px solid color-mix(in srgb, currentColor 15%, transparent); }
@@ -67,6 +68,11 @@ _CSS = """
 .stMarkdown:has(.katex-display) { container-type: inline-size; width: 100%; }
 .katex-display > .katex { font-size: min(1.21em, 7.1cqi); }
 .katex-display { overflow-x: auto; scrollbar-width: thin; }
+.continuation { border-top: 1px solid color-mix(in srgb, currentColor 13%, transparent); padding: .6rem 0; }
+.continuation .badge { margin-bottom: .35rem; }
+.written { margin: 0; font-size: 1.05rem; line-height: 1.55; white-space: pre-wrap; overflow-wrap: anywhere;
+  unicode-bidi: isolate; }
+.written span { opacity: .65; }
 .stage { margin: .5rem 0 .35rem; font-size: 1rem; }
 .facts { border-collapse: collapse; width: 100%; font-size: 1rem; }
 .facts th, .facts td { text-align: left; padding: .35rem .8rem .35rem 0; vertical-align: top; overflow-wrap: anywhere;
