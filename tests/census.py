@@ -1,5 +1,6 @@
 """One tiny configuration of each text architecture that transformers has: built, perturbed, saved, opened, recorded.
 
+Beside each type there are options of some (options.py), under names like "falcon (alibi)".
 architectures.json holds a line for each model type: the class's name, what its configuration says beside the class's
 own defaults, and what the survey finds in each stack of blocks (see `found`). The oracle is transformers'
 `from_pretrained` of the same folder, run whole, with the first block's call looked at from outside.
@@ -78,35 +79,22 @@ UNFINISHED = {
 UNPAIRED = {"blt": "its global transformer rotates what a patcher of bytes has shortened"}
 """A rotation whose pairs were not found."""
 
-NOT_EXACT = {
-    **UNREACHED,
-    "funnel": "index 4 is out of bounds",  # transformers' own fails on one token
-}
+_ONE_TOKEN = "index 4 is out of bounds"
+NOT_EXACT = {**UNREACHED, "funnel": _ONE_TOKEN}  # transformers' own fails on one token
 """The block input is not had, or is not the whole model's."""
 
-NOT_MATCHED = {
-    **NOT_EXACT,
-    "blt": "does not say how wide the model is",
-    "cpmant": "the model's has shape (4, 44, 44), the formula's (4, 12, 44)",  # 32 prompt tokens are put ahead
-    "deepseek_v4": "no rotation for layers of type 'sliding_attention'",
-    "funnel": "no formula yet",
-    "fsmt": "differs from transformers",  # its sinusoids are a parameter, which was perturbed
-    "inkling2_loop_text": "no formula yet",
-    "inkling2_text": "no formula yet",
-    "inkling_text": "no formula yet",
-    "longformer": "differs from transformers",  # padded to its window
-    "longt5": "the recording did not get through",
-    "reformer": "the table is needed",  # it is learned in two factors
-    "xlnet": "no formula yet",
-}
+_LOCAL = "attention is local, in blocks of neighbours"
+NOT_MATCHED = {**UNREACHED, "longt5": _LOCAL}
 """Positions enter, and the textbook does not say the same."""
 
 _OTHER_KIND = "has attention of the usual kind"
 NO_ATTENTION = {
     **UNREACHED,
-    "longt5": "a shape that is not understood",
-    "pegasus_x": "a shape that is not understood",
-} | dict.fromkeys("falcon_mamba fnet led longformer mamba mamba2 mra reformer rwkv xlstm yoso".split(), _OTHER_KIND)
+    "longt5": _LOCAL,
+    "pegasus_x": _LOCAL,
+    **dict.fromkeys("falcon_mamba fnet led longformer mamba mamba2 mra reformer rwkv xlstm yoso".split(), _OTHER_KIND),
+    "reformer (not axial)": _OTHER_KIND,
+}
 """No q, k and scores."""
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["OPTIONS"]
+__all__ = ["OPTIONS", "SCALED"]
 
 _DEBERTA = {"relative_attention": True, "pos_att_type": ["c2p", "p2c"], "position_biased_input": False}
 
@@ -23,7 +23,11 @@ OPTIONS: dict[str, tuple[str, dict[str, Any], list[str]]] = {
         _DEBERTA | {"position_buckets": 8, "norm_rel_ebd": "layer_norm", "share_att_key": True},
         ["relative"],
     ),
-    "funnel (factorized)": ("funnel", {"attention_type": "factorized"}, ["relative"] * 3),
+    "funnel (factorized)": (
+        "funnel",
+        {"attention_type": "factorized", "block_sizes": [1, 1], "num_decoder_layers": 1},
+        ["relative"] * 3,
+    ),
     # another way in than the type's usual one
     "falcon (alibi)": ("falcon", {"alibi": True}, ["alibi"]),
     "esm (rotary)": ("esm", {"position_embedding_type": "rotary"}, ["rope"]),
@@ -54,7 +58,7 @@ OPTIONS: dict[str, tuple[str, dict[str, Any], list[str]]] = {
 # --- every scaling of a rotation, on four models that hold it in different ways
 
 _PAIRS = {"llama": 8, "gpt_neox": 2, "phi3": 8, "deepseek_v3": 4}
-_SCALED: dict[str, dict[str, Any]] = {
+SCALED: dict[str, dict[str, Any]] = {
     "linear": {"factor": 4.0},
     "dynamic": {"factor": 4.0},
     "yarn": {"factor": 4.0, "original_max_position_embeddings": 32},
@@ -70,7 +74,7 @@ _SCALED: dict[str, dict[str, Any]] = {
 
 
 def _scaled(kind: str, scaling: str) -> dict[str, Any]:
-    rope = {"rope_type": scaling, "rope_theta": 1e4, **_SCALED[scaling]}
+    rope = {"rope_type": scaling, "rope_theta": 1e4, **SCALED[scaling]}
     changes: dict[str, Any] = {"max_position_embeddings": 32 if scaling == "dynamic" else 128}  # so that 40 is past it
     if scaling == "longrope":
         pairs = _PAIRS[kind]
@@ -84,5 +88,5 @@ def _scaled(kind: str, scaling: str) -> dict[str, Any]:
 OPTIONS |= {
     f"{kind} ({scaling})": (kind, _scaled(kind, scaling), ["rope"])
     for kind in _PAIRS
-    for scaling in (_SCALED if kind != "phi3" else ["longrope"])  # its class refuses every other
+    for scaling in (SCALED if kind != "phi3" else ["longrope"])  # its class refuses every other
 }

@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
+from transformers import Phi3Config
+from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
-from tests import census
+from tests import census, options
 from tinput.positions import SCHEMES
 from tinput.positions.effects import Rotate
 
@@ -18,7 +20,7 @@ def test_every_type_has_a_configuration():
     assert len(census.TYPES) == 253
 
 
-@pytest.mark.parametrize("kind", census.TYPES)
+@pytest.mark.parametrize("kind", census.ENTRIES)
 def test_found_without_weights(kind):
     assert census.found(kind) == census.expected(kind)
     error = census.anatomy(kind).error
@@ -51,6 +53,22 @@ def test_how_many_are_found():
 def test_how_many_are_recorded():
     """Pinned: these numbers may only fall."""
     assert len(census.NOT_EXACT) == 4
-    assert len(census.NOT_MATCHED) == 15
-    assert len(census.NO_ATTENTION) == 16
-    assert {*census.NOT_EXACT, *census.NOT_MATCHED, *census.NO_ATTENTION} <= set(census.TYPES)
+    assert len(census.NOT_MATCHED) == 4
+    assert len(census.NO_ATTENTION) == 17
+    assert {*census.NOT_EXACT, *census.NOT_MATCHED, *census.NO_ATTENTION} <= set(census.ENTRIES)
+    assert len(census.OPTIONS) == 46
+    assert {kind for kind, _, _ in options.OPTIONS.values()} <= set(census.TYPES)
+
+
+@pytest.mark.parametrize("scaling", [scaling for scaling in options.SCALED if scaling != "longrope"])
+def test_phi_3_has_one_scaling_alone(scaling):
+    """Why it has not got every scaling among the options: its class refuses them."""
+    said = {"rope_type": scaling, "rope_theta": 1e4, **options.SCALED[scaling]}
+    with pytest.raises(Exception, match="longrope"):
+        Phi3Config(rope_parameters=said, pad_token_id=1)
+
+
+def test_every_scaling_of_transformers_is_among_the_options():
+    for kind in ("llama", "gpt_neox", "deepseek_v3"):
+        names = {name.partition(" (")[2].rstrip(")") for name in census.OPTIONS if name.startswith(f"{kind} (")}
+        assert names == set(ROPE_INIT_FUNCTIONS)
