@@ -207,9 +207,8 @@ def _given(layer: LayerEffect, found: Recording | Trace, clues: Clues) -> dict[s
         given["layout"] = layer.effect.layout
     if isinstance(layer.effect, Bias):
         given["heads"], given["queries"], given["keys"] = layer.effect.scores.shape
-    if found.attention is not None:
-        past_only = found.attention.mask.window((0, 1), None, (1, 1 << 20)).values[0, 0]
-        given["stack"] = "decoder" if bool(torch.isinf(past_only[1:2]).any()) else "encoder"
+    if found.causal is not None:
+        given["stack"] = "decoder" if found.causal else "encoder"
     return given
 
 

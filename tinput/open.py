@@ -15,15 +15,16 @@ from tinput.agree import Clues, compare, formula
 from tinput.errors import BadFile, BadIds, BadText, NotFound, NotRecorded, NoWeights, TooLong
 from tinput.models import files, tokenizers
 from tinput.models.headers import DTYPES
-from tinput.models.named import ModuleWeights
+from tinput.models.named import ModuleWeights, Source
 from tinput.models.skeleton import Skeleton
-from tinput.models.sources import Source, weights_of
+from tinput.models.sources import bytes_said, weights_of
 from tinput.positions import SCHEMES, Add, Bias, Content, Effect, Nothing, Rotate
-from tinput.record import Anatomy, Injection, Instead, Stack, Trace, record, survey, with_vectors
+from tinput.record import Anatomy, Injection, Instead, Recording, Stack, Trace, needed, record, survey, with_vectors
 from tinput.tokens import Tokens, tokenize
 
 __all__ = ["UNKNOWN", "Model", "open_model"]
 
+FREE = 100_000  # bytes of q and k that are read over the network unasked: what a header takes
 UNKNOWN = "unknown"  # positions enter in a way that the textbook has no scheme for
 
 
@@ -251,11 +252,14 @@ class Model:
         stack: str | None = None,
         dtype: str | torch.dtype = torch.float32,
         add_special_tokens: bool = True,
+        attention: bool | None = None,
     ) -> Trace:
         """Runs the model on a text, or on ids, as far as its first attention layer, and says what entered.
 
         positions: (seq,) position ids to use in place of the model's own; stack: "encoder" or "decoder"
         dtype: "float32", or "checkpoint" for the file's own
+        attention: whether to read q and k of the first attention layer; None: unless that is much to read over the
+        network (`attention_bytes` says how much); where they are not read, trace.attention_reason says so
         Raises BadText, BadIds, TooLong (more tokens than positions), BadFile, NotRecorded.
         """
         if (text is None) == (ids is None):
@@ -272,7 +276,7 @@ class Model:
         skeleton = self._skeleton(self._dtype(dtype))
         try:
             with torch.autocast("cpu", enabled=False):  # whatever the caller's code runs in
-                found = record(skeleton, self.anatomy, where, numbers, chosen, scheme_of)
+                found = self._record(skeleton, where, numbers, chosen, attention)
         except (BadIds, NotRecorded) as error:
             usable = _usable(where)
             if usable is not None and chosen is None and len(numbers) > usable:
@@ -302,7 +306,32 @@ class Model:
             agreement=agreement,
             notes=found.notes,
             versions=_versions(),
+            causal=found.causal,
         )
+
+    def _record(
+        self, skeleton: Skeleton, stack: Stack, ids: Tensor, positions: Tensor | None, attention: bool | None
+    ) -> Recording:
+        """The recorded half of a trace. Over the network, or without attention, what it will read is found first."""
+        if not self.remote and attention is not False:
+            return record(skeleton, self.anatomy, stack, ids, positions, scheme_of)
+        assert skeleton.weights is not None
+        needs = needed(skeleton, self.anatomy, stack, ids, positions)
+        with skeleton.weights.holding(needs.rows, needs.whole):
+            size, why = skeleton.weights.size(needs.attention), ""
+            if attention is False or (attention is None and size > FREE):
+                why = f"reading q and k takes {bytes_said(size)} more; ask for them by trace(..., attention=True)"
+            with skeleton.weights.holding({}, () if why else needs.attention):
+                return record(
+                    skeleton, self.anatomy, stack, ids, positions, scheme_of, needs=needs, without_attention=why
+                )
+
+    def attention_bytes(self, stack: str | None = None) -> int:
+        """How many bytes of files the q and k of the first attention layer take, beside what a trace reads anyway."""
+        where, skeleton = self.stack(stack), self._skeleton(torch.float32)
+        weights = self._module_weights()
+        weights.shape(self.embedding_name)  # reads the header that tells how wide numbers are
+        return weights.size(needed(skeleton, self.anatomy, where, torch.arange(min(3, self.vocab_size))).attention)
 
     # --- what if
 

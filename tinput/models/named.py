@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import math
 import re
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -13,12 +15,16 @@ from torch import Tensor
 
 from tinput.errors import BadFile
 from tinput.models.headers import CODES, DTYPES, check_rows
+from tinput.models.pickles import PickledWeights
+from tinput.models.remote import RemoteWeights
 from tinput.models.weights import Weights
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-__all__ = ["ModuleWeights"]
+__all__ = ["ModuleWeights", "Source"]
+
+Source = Weights | RemoteWeights | PickledWeights
 
 STAND_IN = "77770000"  # a number in a key's place, followed by which one it is
 LITERAL_NUMBER = re.compile(r"(?<![A-Za-z0-9_\\])[0-9]")  # in a pattern: "layers.0", not "w1" and not "\1"
@@ -40,7 +46,7 @@ class ModuleWeights:
     raises BadFile.
     """
 
-    def __init__(self, weights: Weights, model: PreTrainedModel):
+    def __init__(self, weights: Source, model: PreTrainedModel):
         self.weights = weights
         self._shapes = {name: tuple(t.shape) for name, t in model.state_dict().items() if isinstance(t, Tensor)}
         self._floating = {
@@ -95,8 +101,44 @@ class ModuleWeights:
         check_rows(name, index, self._shapes[name])
         return self._converted(name, source)[index]
 
-    def _find(self, name: str) -> _Source:
-        """Where a module's tensor comes from, checked. Raises BadFile with the reason why not."""
+    @contextlib.contextmanager
+    def holding(self, rows: Mapping[str, Tensor], whole: Iterable[str]) -> Iterator[None]:
+        """Has rows (n,) int64 of tables and whole tensors at hand, where reading each by itself would take long."""
+        if not isinstance(self.weights, RemoteWeights):
+            yield
+            return
+        wanted: dict[str, Tensor | None] = {}
+        for name, index in (*rows.items(), *((name, None) for name in whole)):
+            try:
+                source = self._source(name)
+            except BadFile:  # what the class computes itself, or an error that names who wanted it
+                continue
+            if index is not None and source.converter is None:
+                wanted.setdefault(source.keys[0][0], index)
+            else:
+                wanted |= dict.fromkeys((key for key, _ in source.keys), None)
+        with self.weights.holding(wanted):
+            yield
+
+    def size(self, names: Iterable[str]) -> int:
+        """How many bytes of files tensors take, read whole. No header is read: another shard's are reckoned."""
+        known, total = self.weights.infos_at_hand(), 0
+        itemsize = max((DTYPES[info.dtype][0] // 8 for info in known.values()), default=2)
+        counted = set()
+        for name in names:
+            try:
+                keys = [key for key, _ in self._source(name).keys]
+            except BadFile:
+                continue
+            held = [known[key] for key in keys if key in known and key not in counted]
+            total += sum(info.stop - info.start for info in held)
+            if not all(key in known for key in keys):
+                total += math.prod(self._shapes[name]) * itemsize
+            counted.update(keys)
+        return total
+
+    def _source(self, name: str) -> _Source:
+        """Where a module's tensor comes from, by the names alone. Raises BadFile if no file holds it."""
         if name not in self._shapes:
             raise BadFile(f"The model has no tensor {name!r}.")
         if self._sources is None or self._twins is None:
@@ -111,6 +153,11 @@ class ModuleWeights:
             raise BadFile(
                 f"Tensor {name!r} is not in the files of {self.weights.place}{quantised if self._quantised else ''}."
             )
+        return source
+
+    def _find(self, name: str) -> _Source:
+        """Where a module's tensor comes from, checked. Raises BadFile with the reason why not."""
+        source = self._source(name)
         infos = [self.weights.info(key) for key, _ in source.keys]
         for (key, _), info in zip(source.keys, infos, strict=True):
             coded = info.dtype in CODES or (self._quantised and DTYPES[info.dtype][0] <= 8)
@@ -151,11 +198,11 @@ class ModuleWeights:
         return value
 
 
-def _reader(weights: Weights, key: str) -> Callable[[], Tensor]:
+def _reader(weights: Source, key: str) -> Callable[[], Tensor]:
     return lambda: weights.tensor(key)
 
 
-def _sources(model: PreTrainedModel, weights: Weights, wanted: dict[str, Any]) -> dict[str, _Source]:
+def _sources(model: PreTrainedModel, weights: Source, wanted: dict[str, Any]) -> dict[str, _Source]:
     """Module name -> source, by the steps of transformers' convert_and_load_state_dict_in_model."""
     from transformers.conversion_mapping import get_model_conversion_mapping
     from transformers.core_model_loading import WeightConverter, WeightRenaming, dot_natural_key, rename_source_key

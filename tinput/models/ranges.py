@@ -12,7 +12,7 @@ import contextlib
 import itertools
 import re
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import urljoin, urlsplit
 
@@ -121,33 +121,28 @@ class RemoteFile:
         self._fetch(length, end, [(length, end, memoryview(rest))], meter)
         return bytes(first[:length] + rest)
 
-    def read(self, spans: Sequence[Span], out: memoryview, step: str) -> None:
-        """Spans that do not overlap, one after another into `out`: from the store, or else from the Hub, in parallel.
+    def read(self, parts: Sequence[tuple[Span, memoryview]], meter: Meter) -> list[Callable[[], Any]]:
+        """Spans that do not overlap, each into its place: what is kept at once, the rest by the jobs that are returned.
 
-        step: what is being read, for whoever listens
+        meter: is told how many bytes the jobs will read, and of each as it is read
         """
-        places, end = [], 0
-        for start, stop in spans:
-            places.append(out[end : end + stop - start])
-            end += stop - start
-        kept = self._store.get(self._key, spans)
-        missing = []
-        for span, place in zip(spans, places, strict=True):
+        kept = self._store.get(self._key, [span for span, _ in parts])
+        missing, size = [], 0
+        for span, place in parts:
             if span in kept:
                 place[:] = kept[span]
             elif span[1] <= len(self._first):
                 place[:] = self._first[span[0] : span[1]]
             elif span[0] < span[1]:
                 missing.append((*span, place))
-        del kept
-        meter = Meter(step, sum(stop - start for start, stop, _ in missing))
-        keep = meter.total <= self._store.limit // 2  # what fills the store would push out all else
-        runs = merged([(start, stop) for start, stop, _ in missing])
+                size += span[1] - span[0]
+        meter.expect(size)
+        keep = size <= self._store.limit // 2  # what fills the store would push out all else
 
-        def job(run: Run):
+        def job(run: Run) -> Callable[[], Any]:
             return lambda: self._fetch(run.start, run.stop, [missing[k] for k in run.members], meter, keep=keep)
 
-        progress.run(meter, [job(run) for run in runs])
+        return [job(run) for run in merged([(start, stop) for start, stop, _ in missing])]
 
     # --- one request, made until it is answered
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import threading
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from tinput.errors import BadFile
+from tinput.models import progress
 from tinput.models.headers import TensorInfo, check_rows, dtype_of, read_index
 from tinput.models.hub import Hub
+from tinput.models.progress import Meter
 from tinput.models.ranges import RemoteFile, Span
 from tinput.models.store import Store, shared
 
@@ -36,6 +40,7 @@ class RemoteWeights:
         self._files: dict[str, RemoteFile] = {}
         self._shards: dict[str, str] | None = None  # tensor -> file
         self._lock = threading.RLock()
+        self._local = threading.local()  # what a thread holds while it runs the model
 
     def __deepcopy__(self, memo: dict) -> RemoteWeights:
         return self
@@ -97,24 +102,74 @@ class RemoteWeights:
 
     def tensor(self, name: str) -> Tensor:
         """A tensor in its own shape and dtype, read whole."""
-        info, dtype = self.info(name), self.dtype(name)
-        spans = [(at, min(at + PIECE, info.stop)) for at in range(info.start, info.stop, PIECE)]
-        return self._read(name, spans, f"{name}, {' × '.join(map(str, info.shape))}").view(dtype).view(info.shape)
+        if (held := self._held.get(name)) is not None and held.index is None:
+            return held.values
+        return self._read({name: None})[name].values
 
     def rows(self, name: str, index: Tensor) -> Tensor:
         """Rows of a tensor (n, ...), index (n,) int64, reading only these. Raises BadIds for a row that it lacks."""
-        info, dtype = self.info(name), self.dtype(name)
-        check_rows(name, index, info.shape)
-        stride = math.prod(info.shape[1:]) * dtype.itemsize
-        if not stride or not len(index):
-            return torch.empty((len(index), *info.shape[1:]), dtype=dtype)
-        distinct, inverse = torch.unique(index, return_inverse=True)
-        spans = [(info.start + row * stride, info.start + (row + 1) * stride) for row in distinct.tolist()]
-        raw = self._read(name, spans, f"{len(spans):,} row{'s' * (len(spans) > 1)} of {name}")
-        return raw.view(len(spans), stride)[inverse].view(dtype).view(len(index), *info.shape[1:])
+        check_rows(name, index, self.info(name).shape)
+        held = self._held.get(name)
+        if held is None or (held.index is not None and not bool(torch.isin(index, held.index).all())):
+            held = self._read({name: index})[name]
+        return held.values[index if held.index is None else torch.searchsorted(held.index, index)]
 
-    def _read(self, name: str, spans: list[Span], step: str) -> Tensor:
-        """The bytes (n,) uint8 of spans of one tensor."""
-        raw = torch.empty(sum(stop - start for start, stop in spans), dtype=torch.uint8)
-        self._file_of(name).read(spans, memoryview(raw.numpy()), step)
-        return raw
+    @contextlib.contextmanager
+    def holding(self, wanted: Mapping[str, Tensor | None]) -> Iterator[None]:
+        """Reads tensors (None) and rows (index (n,) int64) of others at once, and has them at hand in this thread."""
+        before = self._held
+        self._local.held = before | self._read(wanted)
+        try:
+            yield
+        finally:
+            self._local.held = before
+
+    @property
+    def _held(self) -> dict[str, _Held]:
+        return getattr(self._local, "held", {})
+
+    def _read(self, wanted: Mapping[str, Tensor | None]) -> dict[str, _Held]:
+        """All of it in as few requests as there are runs of bytes, in parallel."""
+        files = {name: self._file_of(name) for name in wanted}
+        new = [file for file in dict.fromkeys(files.values()) if file.known_header is None]
+        if len(new) > 1:
+            meter = Meter(f"headers of {len(new)} files of {self.place}")
+            progress.run(meter, [file.header for file in new])
+        found: dict[str, _Held] = {}
+        parts: dict[RemoteFile, list[tuple[Span, memoryview]]] = {}
+        for name, index in wanted.items():
+            info, dtype = self.info(name), self.dtype(name)
+            if index is not None:
+                check_rows(name, index, info.shape)
+                index = torch.unique(index)
+                stride = math.prod(info.shape[1:]) * dtype.itemsize
+                spans = [(info.start + row * stride, info.start + (row + 1) * stride) for row in index.tolist()]
+            else:
+                spans = [(at, min(at + PIECE, info.stop)) for at in range(info.start, info.stop, PIECE)]
+            raw = torch.empty(sum(stop - start for start, stop in spans), dtype=torch.uint8)
+            shape = info.shape if index is None else (len(index), *info.shape[1:])
+            values = raw.view(dtype).view(shape) if len(raw) else torch.empty(shape, dtype=dtype)
+            found[name] = _Held(index, values)
+            view, at = memoryview(raw.numpy()), 0
+            for start, stop in spans if len(raw) else ():
+                parts.setdefault(files[name], []).append(((start, stop), view[at : at + stop - start]))
+                at += stop - start
+        meter = Meter(f"{_said(wanted)} of {self.place}")
+        progress.run(meter, [job for file, spans in parts.items() for job in file.read(spans, meter)])
+        return found
+
+
+class _Held(NamedTuple):
+    """Values that are at hand: of a whole tensor, or of the rows `index`, sorted."""
+
+    index: Tensor | None
+    values: Tensor
+
+
+def _said(wanted: Mapping[str, Tensor | None]) -> str:
+    """What is read, in a few words."""
+    rows = sum(len(index) for index in wanted.values() if index is not None)
+    tables = [name for name, index in wanted.items() if index is not None]
+    whole = [name for name, index in wanted.items() if index is None]
+    said = [f"{rows:,} row{'s' * (rows != 1)} of {', '.join(tables[:2])}"] if tables else []
+    return "; ".join([*said, *([f"{', '.join(whole[:2])}{' …' * (len(whole) > 2)}"] if whole else [])])

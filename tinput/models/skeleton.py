@@ -16,16 +16,15 @@ import inspect
 import math
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
 from tinput.errors import BadIds, BadModel, NotRecorded, Unknown
-from tinput.models.named import ModuleWeights
+from tinput.models.named import ModuleWeights, Source
 from tinput.models.tree import map_tensors, tensors_in
-from tinput.models.weights import Weights
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -49,18 +48,19 @@ class Skeleton:
     config: transformers' configuration object; model: the module; weights: ModuleWeights or None (none to be read)
     """
 
-    def __init__(self, config: Any, weights: Weights | None, dtype: torch.dtype = torch.float32):
+    def __init__(self, config: Any, weights: Source | None, dtype: torch.dtype = torch.float32):
         self.config = config
         self.dtype = dtype
         with LOCK:
             self.model = _build(config, dtype)
             self.weights = None if weights is None else ModuleWeights(weights, self.model)
             self._fill_buffers()
+        self._buffers: dict[str, Tensor | None] = {}  # those that a file holds, as they are read
+        self._persistent = self.model.state_dict().keys() - dict(self.model.named_parameters()).keys()
         self.parameters = dict(inspect.signature(self.model.forward).parameters)
 
     def _fill_buffers(self) -> None:
-        """Buffers get real values: rotary frequencies and masks, which no file holds, and the few that one holds."""
-        persistent = set(self.model.state_dict())
+        """Buffers get real values: rotary frequencies and masks, which no file holds."""
         for module in self.model.modules():
             for key, buffer in module._buffers.items():
                 if buffer is not None and buffer.is_meta:
@@ -71,13 +71,19 @@ class Skeleton:
         for parameter in self.model.parameters():
             parameter._is_hf_initialized = True  # type: ignore[attr-defined] - on meta there is nothing to draw
         self.model.initialize_weights()  # buffers are computed
-        if self.weights is None:
-            return
-        for prefix, module in self.model.named_modules():
+
+    def _read_buffers(self, model: nn.Module) -> None:
+        """The buffers that a file holds, of the modules that a run gets to."""
+        for prefix, module in model.named_modules():
             for key, buffer in module._buffers.items():
                 name = f"{prefix}.{key}" if prefix else key
-                if buffer is not None and name in persistent and self.weights.has(name):
-                    module._buffers[key] = self.weights.tensor(name).to(buffer.dtype).clone()
+                if buffer is None or name not in self._persistent or self.weights is None:
+                    continue
+                if name not in self._buffers:
+                    held = self.weights.tensor(name).to(buffer.dtype).clone() if self.weights.has(name) else None
+                    self._buffers[name] = held
+                if (held := self._buffers[name]) is not None:
+                    module._buffers[key] = held.clone()
 
     @property
     def vocab_size(self) -> int:
@@ -86,17 +92,22 @@ class Skeleton:
         said = getattr(self.config, "vocab_size", None)
         return int(table.shape[0]) if table is not None and table.ndim == 2 else int(said or 100)
 
-    def copy(self, read: bool, leave_out: Iterable[str] = ()) -> tuple[PreTrainedModel, Placeholders]:
+    def copy(
+        self, read: bool, leave_out: Iterable[str] = (), only: Collection[str] | None = None
+    ) -> tuple[PreTrainedModel, Placeholders]:
         """A fresh module (its state is its own: dynamic frequencies start anew) and its placeholders.
 
         leave_out: paths of modules that the run will not get to; they are not copied
+        only: the parameters that may be read; what comes of others is NaN
         """
         memo: dict[int, Any] = {id(module): Absent(module) for module in map(self.model.get_submodule, leave_out)}
         for module in self.model.modules():  # what deepcopy is slow at, and is known: parameters, and empty hooks
             memo |= {id(parameter): parameter for parameter in module._parameters.values()}
             memo |= {id(value): type(value)() for value in vars(module).values() if type(value) in _DICTS and not value}
         model = copy.deepcopy(self.model, memo)
-        return model, Placeholders(self, model, read)
+        if read:
+            self._read_buffers(model)
+        return model, Placeholders(self, model, read, only)
 
     def initial(self, name: str) -> Tensor | None:
         """The value that the class itself computes for a parameter; None for one that starts at random or constant.
@@ -144,9 +155,9 @@ class Placeholders:
     names: id of a placeholder -> the parameter's name; touched: the names read (whole, or some rows)
     """
 
-    def __init__(self, skeleton: Skeleton, model: PreTrainedModel, read: bool):
+    def __init__(self, skeleton: Skeleton, model: PreTrainedModel, read: bool, only: Collection[str] | None = None):
         self._skeleton = skeleton
-        self._read = read
+        self._read, self._only = read, only
         self._loaded: dict[int, Tensor] = {}
         self._pool: Tensor | None = None
         self._drawn = 0
@@ -174,6 +185,8 @@ class Placeholders:
             return None
         if name in _LOOKUPS and len(hollow) == 1 and id(hollow[0]) not in self._loaded:
             return self._lookup(name, hollow[0]), args, kwargs  # the placeholder stays, to tell which table it was
+        if self._only is not None and any(self.names[id(tensor)] not in self._only for tensor in hollow):
+            return self._without_weights(func, name), args, kwargs
         if not self._read and any(tensor.numel() > _SMALL for tensor in hollow):
             return self._without_weights(func, name), args, kwargs
         return func, map_tensors(self._whole, args), map_tensors(self._whole, kwargs)
@@ -215,12 +228,15 @@ class Placeholders:
                 raise BadIds(f"There is no row {bad} in {parameter}: it has rows 0 to {table.shape[0] - 1}.")
             return self._rows(parameter, table, index)
 
+        rows.left_out = self._only is not None and parameter not in self._only  # type: ignore[attr-defined]
         return rows
 
     def _rows(self, name: str, table: Tensor, index: Tensor) -> Tensor:
         shape = (*index.shape, *table.shape[1:])
         if not self._read:
             return self._numbers(shape).to(table.dtype)
+        if self._only is not None and name not in self._only:
+            return torch.full(shape, torch.nan, dtype=table.dtype)
         self.touched.add(name)
         weights = self._skeleton.weights
         assert weights is not None
@@ -230,11 +246,11 @@ class Placeholders:
         return weights.rows(name, distinct).to(table.dtype)[inverse].reshape(shape)
 
     def _without_weights(self, func: Callable, name: str) -> Callable:
-        """The same call with random numbers for a result: the shapes are right, and nothing large is made."""
+        """The same call with random numbers (or NaN) for a result: the shapes are right, and nothing large is made."""
 
         def pretend(*args: Any, **kwargs: Any) -> Any:
             if name.endswith("_") and not name.endswith("__"):
-                return args[0]
+                return args[0].fill_(torch.nan) if self._read and id(args[0]) not in self.names else args[0]
             if name == "linear" and len(args) > 1 and id(args[0]) not in self.names:  # what most calls are
                 return self.random_like(torch.empty(()).expand(*args[0].shape[:-1], args[1].shape[0]))
             mixed = any(id(t) not in self.names and t.is_floating_point() for t in tensors_in((args, kwargs)))
@@ -244,12 +260,15 @@ class Placeholders:
                 on_meta = func(*map_tensors(_to_meta, args), **map_tensors(_to_meta, kwargs))
             return map_tensors(lambda t: self.random_like(t) if mixed else self._hollow_like(t), on_meta)
 
+        pretend.left_out = self._read  # type: ignore[attr-defined] - for whoever asks what a result was made of
         return pretend
 
     def random_like(self, tensor: Tensor) -> Tensor:
-        """Made-up numbers of a tensor's shape and dtype."""
+        """Made-up numbers of a tensor's shape and dtype; NaN in a run whose other numbers are real."""
         if not tensor.is_floating_point():
             return torch.zeros(tensor.shape, dtype=tensor.dtype)
+        if self._read:
+            return torch.full(tensor.shape, torch.nan, dtype=tensor.dtype)
         if tensor.numel() > _HUGE:  # logits: nobody looks, and memory that is not written costs nothing
             return torch.empty(tensor.shape, dtype=tensor.dtype)
         return self._numbers(tensor.shape).to(tensor.dtype)

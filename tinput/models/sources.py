@@ -9,13 +9,13 @@ from tinput.errors import BadFile, NoWeights, Pickled
 from tinput.models.files import Checkpoint
 from tinput.models.headers import read_index
 from tinput.models.hub import Hub
+from tinput.models.named import Source
 from tinput.models.pickles import PickledWeights, pickles_of
 from tinput.models.remote import RemoteWeights
 from tinput.models.weights import INDEX, SINGLE, Weights
 
-__all__ = ["Source", "weights_of"]
+__all__ = ["bytes_said", "weights_of"]
 
-Source = Weights | RemoteWeights | PickledWeights
 NOT_SAFETENSORS = (  # what else weights come in, and what to do then
     (".gguf", "GGUF", "look for the model that they were made from"),
     (".h5", "TensorFlow's format", "look for a conversion to safetensors"),
@@ -87,9 +87,9 @@ def _is_complete(folder: Path) -> bool:
 def _pickled(place: str, sizes: dict[str, int], does: str) -> Pickled:
     size, count = sum(sizes.values()), len(sizes)
     what = next(iter(sizes), "a pickle") if count < 2 else f"{count} pickles ({next(iter(sizes))}, …)"
-    bytes_ = f" of {_bytes(size)}" if size else ""
+    shown = f" of {bytes_said(size)}" if size else ""
     return Pickled(
-        f"{place} has its weights as {what}{bytes_} alone, and a pickle is no file to read parts of: "
+        f"{place} has its weights as {what}{shown} alone, and a pickle is no file to read parts of: "
         f"tinput.open_model(..., allow_pickle=True) {does} all of it, as tensors only.",
         size,
     )
@@ -105,7 +105,7 @@ def _none(place: str, names: Iterable[str]) -> str:
     return f"{place} has no weights: no {SINGLE} and no {INDEX}; what follows from the configuration is all there is."
 
 
-def _bytes(size: int) -> str:
+def bytes_said(size: int) -> str:
     """1,234,567 -> "1.2 MB"."""
     for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if size >= factor:

@@ -7,6 +7,7 @@ anatomy.py    the schemes of every layer, found without a weight
 stages.py     the steps from ids to the first block
 attention.py  q, k, scores and weights of the first attention layer
 trace.py      all of it together
+needs.py      which parameters that takes, before any is read
 instead.py    the same with other vectors added in place of positions
 """
 
@@ -14,7 +15,7 @@ from tinput.record.anatomy import Anatomy, Injection, Stack, survey
 from tinput.record.attention import Attention
 from tinput.record.instead import Instead, with_vectors
 from tinput.record.stages import Stage
-from tinput.record.trace import LayerEffect, Recording, Trace, record
+from tinput.record.trace import LayerEffect, Recording, Trace, needed, record
 
 __all__ = [
     "Anatomy",
@@ -26,6 +27,7 @@ __all__ = [
     "Stack",
     "Stage",
     "Trace",
+    "needed",
     "record",
     "survey",
     "with_vectors",

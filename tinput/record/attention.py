@@ -107,6 +107,31 @@ def attention_of(front: Front, call: AttentionCall, entries: list[Entry]) -> Att
     )
 
 
+def surroundings_of(front: Front, call: AttentionCall, entries: list[Entry]) -> tuple[Field, Field | None]:
+    """Bias and mask of an attention call whose q and k are not known; the mask is None where it cannot be told.
+
+    Raises ValueError for shapes that are not understood.
+    """
+    q, k = heads_of(front, call)
+    shape = (q.shape[0], q.shape[1], k.shape[1])
+    entries = [entry for entry in entries if entry.kind is Bias]
+    bias = _bias(front, call, entries, shape)
+    if torch.isnan(bias.tensor()).any():
+        raise ValueError("the bias takes more than positions")
+    nothing = Field.of(torch.zeros(()).expand(shape))
+    if call.product is None:
+        return bias, _mask(call, nothing, bias)
+    scores = _softmax_input(front, call)
+    try:
+        logits = front.tape.replay(scores, {call.product.index: torch.zeros_like(call.product.value)})
+    except CannotReplay:
+        return bias, None
+    logits = as_scores(logits[..., : shape[2]].float(), *shape)
+    if torch.isnan(logits).any():
+        return bias, None
+    return bias, Field.of(_infinite(lambda _, __: logits - bias.tensor() <= FAR_BELOW, *map(torch.arange, shape[1:])))
+
+
 def heads_of(front: Front, call: AttentionCall, known: dict[int, Any] | None = None) -> tuple[Tensor, Tensor]:
     """q (heads, seq, d_head) and k (kv_heads, seq, d_head) of a call, had some operations had other results (`known`).
 

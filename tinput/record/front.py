@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -89,17 +89,19 @@ def run(
     decoder: bool = False,
     done: Callable[[Front], bool] | None = None,
     leave_out: Iterable[str] = (),
+    only: Collection[str] | None = None,
     repeats: Repeats | None = None,
 ) -> Front:
     """Runs the module on ids (seq,) until `done` says so after an attention call or a block, or to the end.
 
     decoder: only the decoder of an encoder-decoder is wanted: the encoder is not run
     leave_out: paths of blocks that will not be reached
+    only: the parameters that may be read; what comes of others is NaN, and nobody is to look at it
     repeats: what comes after a block's attention is not run again where it is like what has run; only with read=False
     Raises BadIds, BadFile and NotRecorded.
     """
     with LOCK:
-        model, placeholders = skeleton.copy(read, leave_out)
+        model, placeholders = skeleton.copy(read, leave_out, only)
         front = Front(Tape(placeholders.resolve), placeholders, ids[None])
         tape = front.tape
         inputs = _inputs(skeleton, front.ids, positions, decoder)
@@ -235,7 +237,9 @@ def _block(front: Front, stack: str, path: str, counts: dict[str, int], args: tu
         if tensor.is_floating_point() and tensor.ndim >= 3 and flow & Flow.CONTENT and seq <= max(tensor.shape[:-1]):
             counts[stack] = counts.get(stack, -1) + 1
             makers = front.tape.makers(tensor)
-            return Block(stack, counts[stack], path, tensor.clone(), len(front.tape.ops), makers=makers)
+            with torch._C.DisableTorchFunction():  # a copy of ours is no step of the model's
+                kept = tensor.clone()
+            return Block(stack, counts[stack], path, kept, len(front.tape.ops), makers=makers)
     return None
 
 

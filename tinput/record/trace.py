@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,12 +17,14 @@ from tinput.models.skeleton import Skeleton
 from tinput.models.tree import tensors_in
 from tinput.positions.effects import Add, Bias, Content, Effect, Nothing, Rotate
 from tinput.record.anatomy import Anatomy, Injection, Stack, find
-from tinput.record.attention import Attention, attention_of
+from tinput.record.attention import Attention, attention_of, surroundings_of
 from tinput.record.front import AttentionCall, Block, Front, run
 from tinput.record.injection import SUMS, Entry, before_block, in_attention, pairs, vectors_of_distances
 from tinput.record.layouts import by_position, sequence_first
+from tinput.record.needs import Needs, attended, missed, needs_of, reported
 from tinput.record.stages import Stage, stages_of
 from tinput.record.tape import Op
+from tinput.window import Field
 
 if TYPE_CHECKING:
     from tinput.agree import Agreement
@@ -83,6 +86,7 @@ class Trace:
     agreement: Agreement = None  # type: ignore[assignment] - always set by the one who compares
     notes: tuple[str, ...] = ()
     versions: dict[str, str] = field(default_factory=dict)
+    causal: bool | None = None  # whether attention sees the past alone; None where that was not seen
 
     def __repr__(self) -> str:  # the numbers would fill the screen
         return f"Trace({self.model!r}, {len(self.ids)} tokens, {' → '.join(stage.name for stage in self.stages)})"
@@ -156,7 +160,10 @@ class Trace:
 
 @dataclass(frozen=True, eq=False)
 class Recording:
-    """A Trace's recorded half: what `record` hands to whoever compares it with the textbook."""
+    """A Trace's recorded half: what `record` hands to whoever compares it with the textbook.
+
+    causal: whether attention sees the past alone, None where that was not seen
+    """
 
     stack: Stack
     positions: Tensor | None
@@ -166,6 +173,7 @@ class Recording:
     attention: Attention | None
     attention_reason: str
     notes: tuple[str, ...]
+    causal: bool | None = None
 
 
 def record(
@@ -175,13 +183,17 @@ def record(
     ids: Tensor,
     positions: Tensor | None,
     name_scheme: Any,
+    *,
+    needs: Needs | None = None,
+    without_attention: str = "",
 ) -> Recording:
     """Runs the model's front on ids (seq,) and reads the tape.
 
     name_scheme: Injection -> the scheme's name
+    needs: what may be read (see `needs`), where that is not everything; without_attention: why q and k are left out
     Raises BadIds, BadFile, NotRecorded.
     """
-    front, block, call = reach(skeleton, anatomy, stack, ids, positions)
+    front, block, call = _sparing(skeleton, anatomy, stack, ids, positions, needs, not without_attention)
     seq, wanted = len(ids), stack.first_attention
     added = before_block(front, block)
     inside = in_attention(front, call) if call is not None else []
@@ -198,15 +210,67 @@ def record(
         raise NotRecorded(
             "The block input has values that are not numbers: the checkpoint holds NaN, or a weight was missed."
         )
-    attention, reason = _attention(front, stack, call, inside, wanted)
+    attention, reason, around = None, without_attention, None
+    if not without_attention:
+        attention, reason = _attention(front, stack, call, inside, wanted)
+        around = None if attention is None else (attention.bias, attention.mask)
+    elif call is not None:
+        with contextlib.suppress(ValueError):
+            around = surroundings_of(front, call, inside)
     effects = _effects(
-        front, stack, added, inside, call, attention, reason, positions, seq, name_scheme, skeleton.weights
+        front, stack, added, inside, call, attention, around, reason, positions, seq, name_scheme, skeleton.weights
     )
     used = next((effect.positions for effect in effects if effect.positions is not None), None)
     used = used if positions is None else positions.clone()
     return Recording(
-        stack, used, stages_of(front, block), block_input.detach().clone(), effects, attention, reason, tuple(notes)
+        stack,
+        used,
+        stages_of(front, block),
+        block_input.detach().clone(),
+        effects,
+        attention,
+        reason,
+        tuple(notes),
+        None if around is None else _causal(around[1]),
     )
+
+
+def needed(skeleton: Skeleton, anatomy: Anatomy, stack: Stack, ids: Tensor, positions: Tensor | None = None) -> Needs:
+    """What a trace of ids (seq,) will read, found by a run that reads nothing. Raises BadIds, NotRecorded."""
+    front, block, call = reach(skeleton, anatomy, stack, ids, positions, read=False)
+    return needs_of(front, stack, block, call)
+
+
+def _sparing(
+    skeleton: Skeleton,
+    anatomy: Anatomy,
+    stack: Stack,
+    ids: Tensor,
+    positions: Tensor | None,
+    needs: Needs | None,
+    attention: bool,
+) -> tuple[Front, Block, AttentionCall | None]:
+    """A run that reads what is needed alone; again with more, should it come out that more was. Never with less."""
+    if needs is None:
+        return reach(skeleton, anatomy, stack, ids, positions)
+    only = needs.names(attention)
+    while True:
+        front, block, call = reach(skeleton, anatomy, stack, ids, positions, only=only)
+        ops = reported(front, stack, block, call) + (attended(front, call) if attention else [])
+        more = missed(front, ops)
+        if more is None:
+            return front, block, call
+        if more <= only:
+            raise NotRecorded("What the block is given depends on a weight that was left out; trace it from a folder.")
+        only |= more
+
+
+def _causal(mask: Field | None) -> bool | None:
+    """Whether the second key is hidden from the first query."""
+    if mask is None:
+        return None
+    past_only = mask.window((0, 1), None, (1, 1 << 20)).values[0, 0]
+    return bool(torch.isinf(past_only[1:2]).any())
 
 
 # A first layer with positions further down needs every layer before it loaded and run: not worth it past this one.
@@ -214,10 +278,18 @@ FARTHEST = 4
 
 
 def reach(
-    skeleton: Skeleton, anatomy: Anatomy, stack: Stack, ids: Tensor, positions: Tensor | None = None
+    skeleton: Skeleton,
+    anatomy: Anatomy,
+    stack: Stack,
+    ids: Tensor,
+    positions: Tensor | None = None,
+    *,
+    read: bool = True,
+    only: Collection[str] | None = None,
 ) -> tuple[Front, Block, AttentionCall | None]:
     """Runs the model's front on ids (seq,): the run, the stack's first block, and the attention call that is traced.
 
+    read: with the checkpoint's numbers, or with made-up ones; only: the parameters that may be read, None for all
     Raises BadIds, BadFile, NotRecorded.
     """
     decoder = stack is not anatomy.stacks[0]
@@ -229,8 +301,9 @@ def reach(
         last = front.attentions[-1].block if front.attentions else None
         return last is not None and last.stack == stack.path and last.number >= wanted
 
+    left_out = _unreached(anatomy, stack)
     front = run(
-        skeleton, ids, read=True, positions=positions, decoder=decoder, done=done, leave_out=_unreached(anatomy, stack)
+        skeleton, ids, read=read, positions=positions, decoder=decoder, done=done, leave_out=left_out, only=only
     )
     blocks = [block for block in front.blocks if block.stack == stack.path]
     if not blocks:
@@ -275,6 +348,7 @@ def _effects(
     inside: list[Entry],
     call: AttentionCall | None,
     attention: Attention | None,
+    around: tuple[Field, Field | None] | None,
     why: str,
     given: Tensor | None,
     seq: int,
@@ -293,7 +367,8 @@ def _effects(
                 effect = None if entry is None else Add(_vectors(entry.carriers[0].value, seq))
             elif layer in injection.layers:
                 entry = next((e for e in inside if e.kind is injection.effect), None)
-                effect = None if entry is None else _injected(front, injection, entry, attention, seq)
+                if entry is not None and (attention is not None or injection.effect is not Content):
+                    effect = _injected(front, injection, entry, around, seq)
                 if isinstance(effect, Content):
                     effect = replace(effect, **_of_distances(front, inside, seq))
             elif injection.effect is Rotate:
@@ -340,13 +415,15 @@ def _vectors(value: Tensor, seq: int) -> Tensor:
     return value[:seq].detach().clone()  # some models pad the text to a window of theirs
 
 
-def _injected(front: Front, injection: Injection, entry: Entry, attention: Attention | None, seq: int) -> Effect | None:
+def _injected(
+    front: Front, injection: Injection, entry: Entry, around: tuple[Field, Field | None] | None, seq: int
+) -> Effect | None:
     if injection.effect is Rotate:
         return _rotation(front, injection, entry.carriers[0], entry.sines[0] if entry.sines else None, seq)
-    if attention is None:
+    if around is None:
         return None
-    whole = attention.bias.whole
-    return (Bias if injection.effect is Bias else Content)(attention.bias.tensor() if whole is None else whole)
+    scores = around[0].tensor() if around[0].whole is None else around[0].whole
+    return Bias(scores) if injection.effect is Bias else Content(scores)
 
 
 def _of_distances(front: Front, inside: list[Entry], seq: int) -> dict[str, Tensor | None]:
