@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -49,7 +48,7 @@ def test_a_step_that_the_next_model_lacks_falls_back():
 @pytest.mark.parametrize(("ok", "colour"), [(True, kit.GREEN), (False, kit.RED), (None, kit.GREY)])
 def test_the_agreement_badge(ok, colour):
     agreement = Agreement(1e-7, 2e-6, ok, "what was <compared>")
-    markup = kit._agreement_badge(SimpleNamespace(agreement=agreement, textbook_reason='a "reason"'))  # type: ignore[arg-type]
+    markup = kit.agreement_badge(agreement, 'a "reason"')
     assert f"background:{colour}" in markup
     assert "what was &lt;compared&gt;" in markup
     assert 'title="a &quot;reason&quot;"' in markup
