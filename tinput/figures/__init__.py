@@ -6,6 +6,7 @@ carries in `layout.meta` its `description` (the alt text) and its `note` (dtype,
 """
 
 from tinput.figures.arrays import csv_to_npz, to_npz
+from tinput.figures.before_after import before_after
 from tinput.figures.colour import OKABE_ITO, limits
 from tinput.figures.curves import bars, lines, stacked
 from tinput.figures.dials import dials
@@ -21,6 +22,7 @@ __all__ = [
     "OKABE_ITO",
     "Ruler",
     "bars",
+    "before_after",
     "cells",
     "csv_to_npz",
     "dials",

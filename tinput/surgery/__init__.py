@@ -13,7 +13,7 @@ None of these numbers is the model's own: they say what it would do.
 """
 
 from tinput.surgery.change import Change
-from tinput.surgery.layer import Choice, choices, is_causal, move, own_rotation, shuffle, swap, turn, unmasked
+from tinput.surgery.layer import Choice, choices, is_causal, move, own_rotation, shuffle, shuffled, swap, turn, unmasked
 from tinput.surgery.pairs import Pairs, pairs_of, split
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
     "own_rotation",
     "pairs_of",
     "shuffle",
+    "shuffled",
     "split",
     "swap",
     "turn",

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from tinput.errors import BadIds, NotRecorded, TinputError
 from tinput.open import open_model
-from tinput.positions import SCHEMES, Add, Bias, Effect, Rotate
+from tinput.positions import SCHEMES, Add, Bias, Content, Effect, Nothing, Rotate
 from tinput.positions.rope import rotate_by
 from tinput.record.attention import MASKED, products, softmaxed
 from tinput.record.injection import pairs
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tinput.open import Model
     from tinput.record import Attention, LayerEffect, Trace
 
-__all__ = ["Choice", "choices", "is_causal", "move", "own_rotation", "shuffle", "swap", "turn", "unmasked"]
+__all__ = ["Choice", "choices", "is_causal", "move", "own_rotation", "shuffle", "shuffled", "swap", "turn", "unmasked"]
 
 At = Callable[[Tensor], Effect]
 _BOTH_WAYS = "symmetric"  # the variant of a bias that by itself looks back only
@@ -50,6 +50,11 @@ def move(model: Model, trace: Trace, positions: Sequence[float] | Tensor) -> Att
     at = _positions(positions, trace)
     rotation = bias = None
     for index, found in _effects(trace):
+        if isinstance(found.effect, Content):
+            raise NotRecorded(
+                f"In {trace.model} content and distance meet in the scores, so positions cannot be moved by "
+                "themselves; choose another model."
+            )
         if found.table is not None:
             _check_rows(at, f"the table of {trace.model}", isinstance(found.effect, Add))
         formula = model.formula(trace, index)
@@ -167,8 +172,8 @@ def _foreign(trace: Trace, scheme: str, config: Mapping[str, Any] | None) -> tup
         effect = formula(torch.arange(2))
     except ValueError as error:
         raise BadIds(f"{module.LABEL} cannot be put in: {error}.") from error
-    if effect is None:
-        raise BadIds(f"{module.LABEL} cannot be put in: {module.REASON}.")
+    if not isinstance(effect, Add | Rotate | Bias | Nothing):
+        raise BadIds(f"{module.LABEL} cannot be put in: it needs parameters that only a model with it has.")
     return formula, table
 
 
@@ -206,6 +211,14 @@ def shuffle(model: Model, trace: Trace, order: Sequence[int] | Tensor) -> Attent
         for value in [getattr(other, name)]
     }
     return replace(other, **rows, **there)
+
+
+def shuffled(count: int, seed: int, keep: Sequence[int] = ()) -> Tensor:
+    """An order by chance of `count` tokens, (count,) int64, the same for the same seed; those in `keep` stay."""
+    free = torch.tensor([i for i in range(count) if i not in set(keep)], dtype=torch.int64)
+    order = torch.arange(count)
+    order[free] = free[torch.randperm(len(free), generator=torch.Generator().manual_seed(seed))]
+    return order
 
 
 def _rearranged(field: Field, place: Tensor) -> Field:

@@ -20,7 +20,7 @@ SECTIONS = {  # as the menu shows them, each page's file and title; those under 
         "relative_bias": "Relative bias",
     },
     "Learn": {"lessons": "Lessons"},
-    "Compare": {"side_by_side": "Side by side", "architectures": "Architectures"},
+    "Compare": {"side_by_side": "Side by side", "surgery": "Surgery", "architectures": "Architectures"},
 }
 PAGES = {name: title for section in SECTIONS.values() for name, title in section.items()}
 HOME = "pipeline"  # the page of the bare address

@@ -40,7 +40,9 @@ __all__ = [
     "rotation",
     "scalings",
     "slopes",
+    "stretched",
     "table",
+    "theta",
     "vectors",
     "weights",
 ]
@@ -286,28 +288,44 @@ def scalings(page: Page, scheme: Any, factor: float) -> tuple[float, dict[str, T
     factor: how many times longer. A method whose numbers are found by search, not by formula, is left out.
     """
     own = rotation(page, scheme)
-    try:
-        theta = scheme.parse(page.model.config).theta if own.own else 10_000.0
-    except (ValueError, KeyError, AttributeError):
-        theta = 10_000.0
+    base = theta(page, scheme)
     length = context(page) or 2048
     found = {}
     for name in scheme.SCALINGS:
-        options = {
-            "rope_type": name,
-            "rope_theta": theta,
-            "factor": factor,
-            "original_max_position_embeddings": length,
-            "partial_rotary_factor": 0.25 if name == "proportional" else 1.0,
-            "low_freq_factor": 1.0,
-            "high_freq_factor": 4.0,
+        sizes = {
+            "head_dim": 2 * own.angles.shape[-1],
+            "max_position_embeddings": length,
+            "rope_parameters": stretched(name, base, factor, length),
         }
-        sizes = {"head_dim": 2 * own.angles.shape[-1], "max_position_embeddings": length, "rope_parameters": options}
         try:
             found[name] = scheme.frequencies(sizes, seq_len=int(factor * length)).inv_freq
         except (ValueError, KeyError):
             continue
-    return theta, found
+    return base, found
+
+
+def theta(page: Page, scheme: Any) -> float:
+    """The base of the model's own rotation; the paper's 10,000 where it has none, or does not say."""
+    if page.effect_of(Rotate) is None:
+        return 10_000.0
+    try:
+        found = scheme.parse(page.model.config)
+    except (ValueError, KeyError):
+        return 10_000.0
+    return 10_000.0 if found is None else found.theta
+
+
+def stretched(name: str, theta: float, factor: float, length: int) -> dict[str, Any]:
+    """What a configuration says of a scaling method: `length` tokens, made `factor` times longer."""
+    return {
+        "rope_type": name,
+        "rope_theta": theta,
+        "factor": factor,
+        "original_max_position_embeddings": length,
+        "partial_rotary_factor": 0.25 if name == "proportional" else 1.0,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
+    }
 
 
 def pairings(turned: Rotation, layouts: Sequence[str]) -> Tensor:

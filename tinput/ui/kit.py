@@ -60,6 +60,7 @@ __all__ = [
     "header",
     "html",
     "large",
+    "line",
     "may_type_paths",
     "model_choice",
     "note",
@@ -465,6 +466,13 @@ def slider(
     chosen = st.slider(label, low, high, start, step, key=key, bind="query-params", help=help)
     _note(label, f"{chosen:,.6g}")
     return chosen
+
+
+def line(label: str, *, key: str, placeholder: str = "", help: str | None = None) -> str:
+    """A line of text, as it was typed."""
+    typed = st.text_input(label, key=key, placeholder=placeholder, bind="query-params", help=help)
+    _note(label, typed)
+    return typed
 
 
 def token(page: Page, label: str = "Token", *, key: str = "token") -> int:
