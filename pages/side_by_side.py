@@ -78,13 +78,10 @@ elif part == "What each injects":
     instead = columns.schemes(together)
     effects = {kind: together.effects(kind, instead) for kind in KINDS}
     nothing = [names[k] for k in range(len(names)) if not any(k in found for found in effects.values())]
-    biases = [
-        effect.scores for kind in (Bias, Content) for _, effect in effects[kind].values() if effect.scores is not None
-    ]
-    head = 0
-    if biases:
+    count, head = together.heads(pair for found in effects.values() for pair in found.values()), 0
+    if count:
         with kit.columns([1, 3])[0]:
-            head = kit.number("Head", key="head", high=min(map(len, biases)) - 1)
+            head = kit.number("Head", key="head", high=count - 1)
     for kind, title in KINDS.items():
         if not effects[kind]:
             continue
@@ -146,7 +143,7 @@ elif part == "Spectra":
     with kit.panel("In how many directions the tokens spread", wide=True) as panel:
         spectra = together.spectra
         if not spectra:
-            kit.sentences("One token alone spreads in no direction: type more of a sentence.")
+            kit.sentences("Vectors that are all equal spread in no direction: type more of a sentence.")
         else:
             figure = figures.lines(
                 spectra, x_title="direction", y_title="singular value / largest", log_y=True, large=large
@@ -154,15 +151,16 @@ elif part == "Spectra":
             together.show(
                 figure,
                 "spectra",
-                code="values = [tinput.measure.singular_values(trace.block_input.flatten(1))[: len(trace.ids) - 1]\n"
-                "          for trace in traces]\n"
-                "tinput.figures.lines({names[k]: values[k] / values[k][0] for k in range(len(models))}, log_y=True)",
+                code="values = [tinput.measure.singular_values(trace.block_input.flatten(1)) for trace in traces]\n"
+                "values = [each[each > 1e-6 * each[0]] / each[0] for each in values]\n"
+                "tinput.figures.lines({names[k]: values[k] for k in range(len(models)) if len(values[k])}, log_y=True)",
             )
             ranks = [f"{name} {measure.rank_for(values)}" for name, values in spectra.items()]
             panel.say(
                 f"Directions that hold 90 % of the variance: {', '.join(ranks)}.",
                 formula=r"X - \bar x = U\,\mathrm{diag}(\sigma)\,V^\top",
-                note="Singular values of the block input, the mean token taken away, each model's over its largest.",
+                note="Singular values of the block input, the mean token taken away, each model's over its largest; "
+                "what is below a millionth of it is rounding, and left out.",
             )
 
 else:

@@ -57,7 +57,7 @@ class Ruler:
             here = max(1, stop - first)
             places += (edges[part] + (edges[part + 1] - edges[part]) * np.arange(1, here + 1) / here).tolist()
             index += range(first, stop) if stop > first else [-1]
-        own = self.tokens[number]
+        own = list(self.tokens[number])
         at = self.positions[number] if self.positions else range(len(own))
         labels = [NOTHING if i < 0 else own[i] for i in index]
         axis = Axis(title, np.zeros(0), labels, [0 if i < 0 else at[i] for i in index])

@@ -103,7 +103,7 @@ def together(chosen: Sequence[tuple[kit.Page, str | None]]) -> Together:
     """Columns of pages and stacks, aligned. Equal names are told apart by a number."""
     columns: list[Column] = []
     for each, stack in chosen:
-        name = _short(each.name) + (f", {stack}" if stack else "")
+        name = _short(each.name if each.asked is None else each.asked.typed) + (f", {stack}" if stack else "")
         again = sum(column.name.split(" (")[0] == name for column in columns)
         columns.append(Column(each, f"{name} ({again + 1})" if again else name, stack))
     common = align(*(_all_tokens(c.page) for c in columns), lengths=[c.page.seq for c in columns])
@@ -118,7 +118,7 @@ def together(chosen: Sequence[tuple[kit.Page, str | None]]) -> Together:
 
 def _all_tokens(page: kit.Page) -> Tokens:
     """The tokens of the whole text, those that are not traced too: where a text was cut is no end of it."""
-    return page.tokens if page.ids is None else cache.tokens(page.name, page.stamp, page.text)
+    return page.tokens if page.ids is None else cache.tokens(page.key, page.text)
 
 
 def _short(name: str) -> str:
@@ -239,6 +239,6 @@ def _chips(page: Together, column: int, number: int, part: Part) -> list[str]:
             tokens.labels[i],
             f"part {number} · {place} · token {i} · id {tokens.ids[i]}",
             "special" if tokens.special[i] else "",
-        ).replace("<span", f'<span data-part="{number}"', 1)
+        ).replace(" title=", f' data-part="{number}" title=', 1)
         for i in range(*part.tokens[column])
     ]

@@ -6,7 +6,7 @@ A `Together` is the first column's page, so that it is shown and exported as eve
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["Column", "Seen", "Together"]
 
 NOTHING = Alignment((), (), (), 0)
+ROUNDING = 1e-6  # of the largest singular value: what is smaller is float32's noise
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,9 +98,10 @@ class Together(kit.Page):
         stacks = [column.stack for column in self.columns]
         with_stack = any(stacks)
         pages = [column.page for column in self.columns]
+        opened = [(page.name, page.key.revision) if page.key.revision else (page.name,) for page in pages]
         return "\n".join([
             f"names = {self.names!r}",
-            f"models = [tinput.open_model(name) for name in {[page.name for page in pages]!r}]",
+            f"models = [tinput.open_model(*each) for each in {opened!r}]",
             "tokens = [model.tokenize(text) for model in models]",
             f"lengths = {[page.seq for page in pages]!r}",
             *([f"stacks = {stacks!r}"] if with_stack else []),
@@ -162,14 +164,16 @@ class Together(kit.Page):
 
     @cached_property
     def spectra(self) -> dict[str, Tensor]:
-        """The singular values of the block input over the largest: name -> (min(seq, width),)."""
+        """The singular values of the block input over the largest, without those that are rounding: name -> (n,)."""
         found = {}
         for column in self.columns:
-            if column.inputs is not None and column.page.seq > 1:
+            if column.inputs is not None:
                 page = column.page
-                key = (page.name, page.stamp, page.text, column.stack or "", page.seq, "block input")
-                values = given.looked_at(key, "singular values", column.inputs, page.positions)[: page.seq - 1]
-                found[column.name] = values / values[0]
+                key = (*page.key, page.text, column.stack or "", page.seq, "block input")
+                values = given.looked_at(key, "singular values", column.inputs, page.positions)
+                values = values[values > ROUNDING * values[0]]
+                if len(values):
+                    found[column.name] = values / values[0]
         return found
 
     def weights(self, head: int | None) -> list[Tensor | None]:
@@ -269,6 +273,11 @@ class Together(kit.Page):
             if each is not None:
                 found[k] = each
         return found
+
+    def heads(self, effects: Iterable[tuple[str, Effect]]) -> int:
+        """How many heads all of some effects on scores have; 0 where none of them is one."""
+        scores = [effect.scores for _, effect in effects if isinstance(effect, Bias | Content)]
+        return min((len(each) for each in scores if each is not None), default=0)
 
     def injected(self, effects: dict[int, tuple[str, Effect]], head: int, *, recorded: bool) -> Seen:
         """What some columns inject, all of one kind, token by token; a bias by one head.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -66,9 +66,18 @@ def _said(page: Page) -> Iterator[tuple[str, str]]:
     yield "steps before block 1", " → ".join(stage.name for stage in trace.stages)
     yield "block input", words.shape(trace.block_input)
     yield "dtype of the checkpoint", trace.checkpoint_dtype
-    tensors = model.weights.names.values()
-    yield "parameters", f"{sum(math.prod(tensor.shape) for tensor in tensors):,}"
-    yield "weights in the files", _size(sum(tensor.stop - tensor.start for tensor in tensors))
+    yield "parameters", _counted(page, lambda tensor: math.prod(tensor.shape), lambda total: f"{total:,}")
+    yield "weights in the files", _counted(page, lambda tensor: tensor.stop - tensor.start, _size)
+
+
+def _counted(page: Page, measure: Callable[[Any], int], say: Callable[[int], str]) -> str:
+    """A sum over the checkpoint's tensors; of a model on the Hub the headers of some shards alone may be read."""
+    weights = page.model.weights
+    if weights is None:
+        return NOT_SAID
+    known, every = weights.infos_at_hand(), len(weights.names)
+    total = say(sum(map(measure, known.values())))
+    return total if len(known) == every else f"{total} in the {len(known):,} of {every:,} tensors looked at"
 
 
 def _stages(page: Page, role: str) -> str:
