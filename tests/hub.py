@@ -17,6 +17,7 @@ import gzip
 import re
 import secrets
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -98,6 +99,7 @@ class Hub:
 
     requests: all that came, but for NOT_COUNTED; sent: bytes of their answers' bodies
     delay: seconds before each answer; compress: gzip for text files, as the real one does where a client accepts it
+    multipart: several ranges in one request are answered, as CloudFront does; else with the whole file, as S3 does
     resolve_cache: small files by one more redirect on the same host, as the real one does since 2025
     tokens: those that are valid; with any other one every answer is 401
     """
@@ -108,7 +110,7 @@ class Hub:
         self.requests: list[Request] = []
         self.faults: list[Fault] = []
         self.tokens = {TOKEN}
-        self.delay, self.compress, self.resolve_cache = 0.0, False, False
+        self.delay, self.compress, self.resolve_cache, self.multipart = 0.0, False, False, True
         self._signature = secrets.token_hex(16)
         self._lock = threading.Lock()
         self._open: set[socket.socket] = set()
@@ -140,8 +142,7 @@ class Hub:
         self.leaving.clear()
         for host, port in self._ports.items():
             handler = type("Handler", (_Handler,), {"hub": self, "host": host})
-            server = ThreadingHTTPServer(("127.0.0.1", port), handler)
-            server.daemon_threads = True
+            server = _Server(("127.0.0.1", port), handler)
             self._servers[host], self._ports[host] = server, server.server_address[1]
             threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
 
@@ -171,7 +172,7 @@ class Hub:
         """All is well again, and nothing was counted."""
         self.faults.clear()
         self.requests.clear()
-        self.delay = 0.0
+        self.delay, self.compress, self.resolve_cache, self.multipart = 0.0, False, False, True
 
     def expire(self) -> None:
         """The CDN's addresses that were handed out so far answer 403 from now on."""
@@ -247,7 +248,7 @@ class Hub:
             return Reply(403, {"Content-Type": "application/xml"}, b"<Error><Code>AccessDenied</Code></Error>")
         found = self.repos[name].file(commit, file)
         assert found is not None, path
-        return ranged(found, {"ETag": etag(found), "Accept-Ranges": "bytes"}, span)
+        return ranged(found, {"ETag": etag(found), "Accept-Ranges": "bytes"}, span, many=self.multipart)
 
     def _api(self, name: str, what: str, rest: str, token: str | None, query: dict[str, list[str]]) -> Reply:
         if name in self.moved:
@@ -256,6 +257,15 @@ class Hub:
         if isinstance(repo, Reply):
             return repo
         return api(repo, what, rest, query)
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 64  # connections that wait to be taken: a client opens many at once
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        if not isinstance(sys.exception(), ConnectionError):  # a client that goes away is none
+            super().handle_error(request, client_address)
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -17,7 +17,7 @@ __all__ = ["Reply", "Repo", "api", "error", "etag", "on_cdn", "ranged"]
 
 LARGE = 10_000_000  # bytes; files above it, and weights of any size, are on the CDN
 WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".gguf", ".h5", ".msgpack", ".model")
-RANGE = re.compile(r"bytes=(\d*)-(\d*)")
+RANGES = re.compile(r"bytes=((?:\d+-\d*|-\d+)(?:, ?(?:\d+-\d*|-\d+))*)")
 PULL_REQUEST = re.compile(r"refs/pr/(\d+)")
 DATE = "2026-01-01T00:00:00.000Z"
 
@@ -82,17 +82,34 @@ def error(status: int, code: str | None, message: str) -> Reply:
     return Reply(status, reply.headers | named | {"X-Error-Message": message}, reply.body)
 
 
-def ranged(path: Path, headers: dict[str, str], span: str | None) -> Reply:
-    """A file, or one range of it; several ranges in one request are answered with the file, as S3 does."""
-    size, asked = path.stat().st_size, RANGE.fullmatch(span or "")
-    if not asked or asked.groups() == ("", ""):
+def ranged(path: Path, headers: dict[str, str], span: str | None, *, many: bool = False) -> Reply:
+    """A file, or ranges of it. many: several are answered as parts, else with the whole file."""
+    size, asked = path.stat().st_size, RANGES.fullmatch(span or "")
+    spans = [_span(one, size) for one in asked[1].split(",")] if asked else []
+    if not spans or (len(spans) > 1 and not many):
         return Reply(200, headers, path, 0, size)
-    first, last = asked.groups()
-    start = int(first) if first else max(size - int(last), 0)
-    stop = min(int(last) + 1, size) if first and last else size
-    if start >= size or start >= stop:
+    spans = [(start, stop) for start, stop in spans if start < stop]
+    if not spans:
         return Reply(416, {"Content-Range": f"bytes */{size}"})
-    return Reply(206, headers | {"Content-Range": f"bytes {start}-{stop - 1}/{size}"}, path, start, stop)
+    said = [f"bytes {start}-{stop - 1}/{size}" for start, stop in spans]
+    if len(spans) == 1:
+        return Reply(206, headers | {"Content-Range": said[0]}, path, *spans[0])
+    body, boundary = b"", secrets.token_hex(8)
+    with path.open("rb") as stream:
+        for (start, stop), one in zip(spans, said, strict=True):
+            stream.seek(start)
+            body += (
+                f"\r\n--{boundary}\r\nContent-Type: application/octet-stream\r\nContent-Range: {one}\r\n\r\n".encode()
+            )
+            body += stream.read(stop - start)
+    body += f"\r\n--{boundary}--\r\n".encode()
+    return Reply(206, headers | {"Content-Type": f"multipart/byteranges; boundary={boundary}"}, body)
+
+
+def _span(asked: str, size: int) -> tuple[int, int]:
+    first, last = asked.strip().split("-")
+    start = int(first) if first else max(size - int(last), 0)
+    return start, min(int(last) + 1, size) if first and last else size
 
 
 def on_cdn(path: Path) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import email
 import http.client
 import json
 import socket
@@ -176,6 +177,21 @@ def test_a_range_is_that_range(hub, asked, expected, told):
     status, headers, body = get(shard(hub), Range=asked)
     assert (status, headers["Content-Range"], body) == (206, told, expected)
     assert (hub.requests[-1].host, hub.requests[-1].range, hub.requests[-1].sent) == ("cdn", asked, len(expected))
+
+
+def test_several_ranges_come_as_parts_or_as_the_whole_file(hub):
+    url, asked = shard(hub), "bytes=0-7,100-103,-2"
+    status, headers, body = get(url, Range=asked)
+    message = email.message_from_bytes(f"Content-Type: {headers['Content-Type']}\r\n\r\n".encode() + body)
+    parts = [part for part in message.walk() if not part.is_multipart()]
+    size = len(WEIGHTS)
+    told = ["bytes 0-7", "bytes 100-103", f"bytes {size - 2}-{size - 1}"]
+    assert status == 206
+    assert [part["Content-Range"] for part in parts] == [f"{one}/{size}" for one in told]
+    for raw in (WEIGHTS[:8], WEIGHTS[100:104], WEIGHTS[-2:]):
+        assert b"\r\n\r\n" + raw + b"\r\n--" in body
+    hub.multipart = False
+    assert get(url, Range=asked)[::2] == (200, WEIGHTS)
 
 
 def test_a_range_past_the_end_is_refused(hub):
