@@ -9,11 +9,9 @@ cut goes on at the byte that was reached.
 from __future__ import annotations
 
 import contextlib
-import itertools
-import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 from tinput.errors import BadFile, TinputError, Unreachable
@@ -22,49 +20,18 @@ from tinput.models import progress
 from tinput.models.headers import TensorInfo, header_end, parse_header
 from tinput.models.hub import Hub, Retry, Tries
 from tinput.models.progress import Meter
+from tinput.models.spans import HEAD, Places, Run, Span, boundary_of, content_range, merged, parts_of
 from tinput.models.store import Store
 
-__all__ = ["HEAD", "RemoteFile", "Run", "Span", "merged"]
+__all__ = ["Reading", "RemoteFile"]
 
-Span = tuple[int, int]  # (start, stop) in bytes
-
-HEAD = 100_000  # bytes read of a file first: most headers are shorter, a 405B's are
-GAP = 0.02  # of the bytes that are wanted: so many may be read between them, to save requests
 SMALL = 1_000_000  # bytes; a file this small is taken whole from a server that knows no ranges
 FLUSH = 4_000_000  # bytes read before they go to the store
-CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
+MANY = 16  # requests that several connections make in no time; more are asked for as one of many ranges
+AT_ONCE = 100  # ranges in a request: its line must not be too long for a server
 REDIRECTS = (301, 302, 303, 307, 308)
 
-
-class Run(NamedTuple):
-    """One request: bytes start to stop, which hold the spans of these numbers."""
-
-    start: int
-    stop: int
-    members: tuple[int, ...]
-
-
-def merged(spans: Sequence[Span], gap: float = GAP, least: int = HEAD) -> list[Run]:
-    """Spans that do not overlap -> requests: neighbours in one, and those across the smallest gaps.
-
-    In all, gaps may have `gap` times the bytes of the spans (or of `least`, if these are fewer).
-    """
-    order = sorted(range(len(spans)), key=lambda k: spans[k])
-    gaps = sorted((spans[b][0] - spans[a][1], n) for n, (a, b) in enumerate(itertools.pairwise(order)))
-    left = gap * max(least, sum(stop - start for start, stop in spans))
-    joined = set()
-    for size, n in gaps:
-        left -= size
-        if left < 0:
-            break
-        joined.add(n)
-    runs: list[list[int]] = []
-    for n, k in enumerate(order):
-        if n and n - 1 in joined:
-            runs[-1].append(k)
-        else:
-            runs.append([k])
-    return [Run(spans[run[0]][0], spans[run[-1]][1], tuple(run)) for run in runs]
+_one_by_one: set[str] = set()  # hosts that do not answer to many ranges in one request
 
 
 class RemoteFile:
@@ -110,57 +77,45 @@ class RemoteFile:
         return first, header
 
     def _beginning(self, meter: Meter) -> bytes:
-        first = bytearray(HEAD)
-        length = self._fetch(0, HEAD, [(0, HEAD, memoryview(first))], meter, clip=True)
+        first = bytearray()
+
+        def take(_: int, chunk: bytes) -> None:
+            first.extend(chunk)
+            meter.add(len(chunk))
+
+        length = self.fetch(0, HEAD, take, meter, clip=True)
         assert self.size is not None
-        end = header_end(bytes(first[:length]), self.size, str(self))
-        if end <= length:
-            return bytes(first[:length])
-        meter.expect(end - length)
-        rest = bytearray(end - length)
-        self._fetch(length, end, [(length, end, memoryview(rest))], meter)
-        return bytes(first[:length] + rest)
+        end = header_end(bytes(first), self.size, str(self))
+        if end > length:
+            meter.expect(end - length)
+            self.fetch(length, end, take, meter)
+        return bytes(first)
 
-    def read(self, parts: Sequence[tuple[Span, memoryview]], meter: Meter) -> list[Callable[[], Any]]:
-        """Spans that do not overlap, each into its place: what is kept at once, the rest by the jobs that are returned.
-
-        meter: is told how many bytes the jobs will read, and of each as it is read
-        """
+    def reading(self, parts: Sequence[tuple[Span, memoryview]], meter: Meter) -> Reading:
+        """Spans that do not overlap, each into its place: what is kept at once, the rest by the reading's jobs."""
         kept = self._store.get(self._key, [span for span, _ in parts])
-        missing, size = [], 0
-        for span, place in parts:
-            if span in kept:
-                place[:] = kept[span]
-            elif span[1] <= len(self._first):
-                place[:] = self._first[span[0] : span[1]]
-            elif span[0] < span[1]:
-                missing.append((*span, place))
-                size += span[1] - span[0]
+        missing = []
+        for (start, stop), place in parts:
+            if (start, stop) in kept:
+                place[:] = kept[start, stop]
+            elif stop <= len(self._first):
+                place[:] = self._first[start:stop]
+            elif start < stop:
+                missing.append(((start, stop), place))
+        size = sum(stop - start for (start, stop), _ in missing)
         meter.expect(size)
         keep = size <= self._store.limit // 2  # what fills the store would push out all else
+        return Reading(self, Places(missing), meter, self._keep if keep else lambda _: None)
 
-        def job(run: Run) -> Callable[[], Any]:
-            return lambda: self._fetch(run.start, run.stop, [missing[k] for k in run.members], meter, keep=keep)
+    def _keep(self, parts: list[tuple[Span, memoryview]]) -> None:
+        self._store.put(self._key, [(start, bytes(place)) for (start, _), place in parts])
 
-        return [job(run) for run in merged([(start, stop) for start, stop, _ in missing])]
-
-    # --- one request, made until it is answered
-
-    def _fetch(
-        self,
-        start: int,
-        stop: int,
-        parts: Sequence[tuple[int, int, memoryview]],
-        meter: Meter,
-        *,
-        keep: bool = False,
-        clip: bool = False,
-    ) -> int:
-        """Bytes start to stop into the parts (start, stop, place) that lie in them, in order; how many there were.
+    def fetch(self, start: int, stop: int, take: Callable[[int, bytes], None], meter: Meter, clip: bool = False) -> int:
+        """Hands bytes start to stop to `take(position, bytes)`, in order; how many there were. Tries until it succeeds.
 
         clip: fewer will do where the file ends before `stop`
         """
-        position, part, unkept, size = start, 0, [], 0
+        position = start
         tries = Tries(str(self), meter)
         while position < stop:
             problem: Exception
@@ -169,22 +124,8 @@ class RemoteFile:
                     stop = end
                     for chunk in chunks:
                         tries.went_well()
-                        view, at = memoryview(chunk), position
-                        position += len(view)
-                        got = 0
-                        while part < len(parts) and parts[part][0] < position:
-                            first, last, place = parts[part]
-                            a, b = max(first, at), min(last, position)
-                            place[a - first : b - first] = view[a - at : b - at]
-                            got += b - a
-                            if position < last:
-                                break
-                            part, size = part + 1, size + last - first
-                            unkept.append((first, place))
-                        meter.add(got)
-                        if keep and size >= FLUSH:
-                            self._store.put(self._key, [(at, bytes(place)) for at, place in unkept])
-                            unkept, size = [], 0
+                        take(position, chunk)
+                        position += len(chunk)
                     if position < stop:
                         raise Retry("the connection was cut")
                     break
@@ -194,9 +135,38 @@ class RemoteFile:
             if not isinstance(problem, Retry):
                 raise problem
             tries.failed(problem)
-        if keep and unkept:
-            self._store.put(self._key, [(at, bytes(place)) for at, place in unkept])
         return stop - start
+
+    def fetch_many(self, spans: Sequence[Span], take: Callable[[int, bytes], None]) -> None:
+        """Hands bytes of several spans to `take`, in one request, as far as that goes: not all servers answer to it."""
+        import httpx2
+
+        def check(said: str) -> Span:
+            found = content_range(said)
+            if found is None or found[2] is None or found[2] != self.size or not found[0] < found[1] <= found[2]:
+                raise ValueError("a part that does not say where it belongs")
+            return found[0], found[1]
+
+        understood = False
+        errors = (Retry, TinputError, httpx2.HTTPError, httpx2.StreamError, RuntimeError, ValueError)
+        asked = self._open(",".join(f"{start}-{stop - 1}" for start, stop in spans))
+        with contextlib.suppress(*errors), asked as response:
+            boundary = boundary_of(response.headers.get("Content-Type", ""))
+            if response.status_code == 206 and boundary is not None:
+                for position, chunk in parts_of(response.iter_raw(), boundary, check):
+                    understood = True
+                    take(position, chunk)
+        if not understood:
+            _one_by_one.add(self._host)
+
+    @property
+    def takes_many(self) -> bool:
+        """Whether its host may answer to many ranges in one request."""
+        return self.size is not None and self._host not in _one_by_one
+
+    @property
+    def _host(self) -> str:
+        return urlsplit(self._address or hubs.endpoint()).netloc
 
     @contextlib.contextmanager
     def _answer(self, start: int, stop: int, clip: bool) -> Iterator[tuple[Iterator[bytes], int]]:
@@ -206,7 +176,7 @@ class RemoteFile:
 
         problem: Exception | None = None
         try:
-            with self._open(start, stop) as response:
+            with self._open(f"{start}-{stop - 1}") as response:
                 if response.status_code == 206:
                     stop = self._checked_range(response, start, stop, clip)
                     yield _counted(response.iter_raw(), stop - start), stop
@@ -224,12 +194,12 @@ class RemoteFile:
             raise problem
 
     @contextlib.contextmanager
-    def _open(self, start: int, stop: int) -> Iterator[Any]:
-        """The response to a ranged GET, its body not read yet, redirects followed."""
+    def _open(self, asked: str) -> Iterator[Any]:
+        """The response to a GET of ranges ("0-99,200-299"), its body not read yet, redirects followed."""
         from huggingface_hub import hf_hub_url
         from huggingface_hub.utils import build_hf_headers, get_session
 
-        ours = {"Range": f"bytes={start}-{stop - 1}", "Accept-Encoding": "identity"}
+        ours = {"Range": f"bytes={asked}", "Accept-Encoding": "identity"}
         home = hf_hub_url(self.hub.name, self.name, revision=self.hub.commit)
         address = self._address
         at_home, url = address is None, address or home
@@ -259,7 +229,7 @@ class RemoteFile:
                     at_home, url = True, home
                     continue
                 if status >= 400:
-                    raise self._refused(response, start)
+                    raise self._refused(response, asked)
                 yield response
                 return
             finally:
@@ -291,12 +261,12 @@ class RemoteFile:
     def _checked_range(self, response: Any, start: int, stop: int, clip: bool) -> int:
         """Where the range ends that is coming."""
         said = response.headers.get("Content-Range", "")
-        found = CONTENT_RANGE.fullmatch(said.strip())
-        if found and found[3] != "*":
-            self._check_size(int(found[3]))
+        found = content_range(said)
+        if found and found[2] is not None:
+            self._check_size(found[2])
         end = min(stop, self.size) if clip and self.size is not None else stop
         encoded = response.headers.get("Content-Encoding", "identity") != "identity"
-        if not found or encoded or (int(found[1]), int(found[2]) + 1) != (start, end) or self.size is None:
+        if not found or encoded or found[:2] != (start, end) or self.size is None:
             raise Unreachable(
                 f"{self}: {_where(response)} was asked for bytes {start:,} to {stop - 1:,} and sends "
                 f"{said[:80] or 'no Content-Range'!r}; try later, or set HF_ENDPOINT to another address of the Hub."
@@ -320,13 +290,62 @@ class RemoteFile:
             raise BadFile(f"{self} is cut short: it has {size:,} bytes, and more were promised.")
         return min(stop, size)
 
-    def _refused(self, response: Any, start: int) -> Exception:
+    def _refused(self, response: Any, asked: str) -> Exception:
         headers, status = response.headers, response.status_code
         if status == 416:
-            return BadFile(f"{self} is cut short: it ends before byte {start:,}; choose another revision.")
+            return BadFile(
+                f"{self} is cut short: it ends before byte {int(asked.partition('-')[0]):,}; choose another revision."
+            )
         if status == 404 and headers.get("X-Error-Code") in (None, "EntryNotFound"):
             return BadFile(f"{self} is missing on {hubs.host()}, though its index names it; choose another revision.")
         return hubs.refused(status, str(self), headers.get("X-Error-Code"), headers.get("Retry-After"))
+
+
+class Reading:
+    """Spans of one file on their way into memory. First `many()`, where that is not empty, then `singly()`: jobs."""
+
+    def __init__(self, file: RemoteFile, places: Places, meter: Meter, keep: Callable[[list], None]):
+        self._file, self._places, self._meter, self._keep = file, places, meter, keep
+        self._lock = threading.Lock()
+        self._whole: list[int] = []  # here, and not kept yet
+        self._size = 0
+
+    def many(self) -> list[Callable[[], Any]]:
+        """Requests of many ranges each, where single ones would be too many. They may leave something out."""
+        runs = self._runs()
+        if len(runs) <= MANY or not self._file.takes_many:
+            return []
+        spans = [(run.start, run.stop) for run in runs]
+        batches = [spans[k : k + AT_ONCE] for k in range(0, len(spans), AT_ONCE)]
+        return [lambda batch=batch: self._done(self._file.fetch_many(batch, self._take)) for batch in batches]
+
+    def singly(self) -> list[Callable[[], Any]]:
+        """Requests of one range each, for all that is not here yet."""
+        return [
+            lambda run=run: self._done(self._file.fetch(run.start, run.stop, self._take, self._meter))
+            for run in self._runs()
+        ]
+
+    def _runs(self) -> list[Run]:
+        return merged([self._places.parts[k][0] for k in self._places.missing()])
+
+    def _take(self, position: int, chunk: bytes) -> None:
+        new, whole = self._places.put(position, chunk)
+        self._meter.add(new)
+        if whole:
+            with self._lock:
+                self._whole += whole
+                self._size += sum(len(self._places.parts[k][1]) for k in whole)
+                full = self._size >= FLUSH
+            if full:
+                self._done()
+
+    def _done(self, _: Any = None) -> None:
+        """Keeps what is whole."""
+        with self._lock:
+            whole, self._whole, self._size = self._whole, [], 0
+        if whole:
+            self._keep([self._places.parts[k] for k in whole])
 
 
 def _counted(chunks: Iterator[bytes], length: int) -> Iterator[bytes]:

@@ -16,7 +16,8 @@ from tinput.models import progress
 from tinput.models.headers import TensorInfo, check_rows, dtype_of, read_index
 from tinput.models.hub import Hub
 from tinput.models.progress import Meter
-from tinput.models.ranges import RemoteFile, Span
+from tinput.models.ranges import RemoteFile
+from tinput.models.spans import Span
 from tinput.models.store import Store, shared
 
 __all__ = ["RemoteWeights"]
@@ -155,7 +156,9 @@ class RemoteWeights:
                 parts.setdefault(files[name], []).append(((start, stop), view[at : at + stop - start]))
                 at += stop - start
         meter = Meter(f"{_said(wanted)} of {self.place}")
-        progress.run(meter, [job for file, spans in parts.items() for job in file.read(spans, meter)])
+        readings = [file.reading(spans, meter) for file, spans in parts.items()]
+        progress.run(meter, [job for reading in readings for job in reading.many()])
+        progress.run(meter, [job for reading in readings for job in reading.singly()])
         return found
 
 

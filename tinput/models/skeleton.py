@@ -207,7 +207,7 @@ class Placeholders:
 
     def _values(self, name: str, tensor: Tensor) -> Tensor:
         if not self._read:
-            return self._numbers(tensor.shape).to(tensor.dtype)
+            return self._window(tensor.shape).to(tensor.dtype)
         weights = self._skeleton.weights
         assert weights is not None
         if not weights.has(name) and (initial := self._skeleton.initial(name)) is not None:
@@ -274,14 +274,16 @@ class Placeholders:
         return self._numbers(tensor.shape).to(tensor.dtype)
 
     def _numbers(self, shape: Sequence[int]) -> Tensor:
-        """Made-up numbers, each call's others than the last's: windows of one pool, which is quicker than drawing."""
-        if self._pool is None:
-            self._pool = torch.randn(_POOL, generator=torch.Generator().manual_seed(0)) * 0.5
+        """Made-up numbers, each call's others than the last's."""
+        return self._window(shape).clone()
+
+    def _window(self, shape: Sequence[int]) -> Tensor:
+        """Windows of one pool, which is quicker than drawing, and takes no memory where nobody writes."""
         size = math.prod(shape)
-        self._drawn = (self._drawn + 7919) % _POOL
-        if size <= _POOL - self._drawn:
-            return self._pool[self._drawn : self._drawn + size].clone().view(shape)
-        return self._pool.repeat(-(-size // _POOL))[:size].view(shape)
+        if self._pool is None or len(self._pool) < 2 * size:
+            self._pool = torch.randn(max(_POOL, 2 * size), generator=torch.Generator().manual_seed(0)) * 0.5
+        self._drawn = (self._drawn + 7919) % (len(self._pool) - size)
+        return self._pool[self._drawn : self._drawn + size].view(shape)
 
     def _hollow_like(self, tensor: Tensor) -> Tensor:
         made = _hollow(tensor.shape, tensor.dtype)
