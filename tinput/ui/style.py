@@ -92,7 +92,8 @@ _CSS = """
 /* What can be taken along: words that look like the tertiary buttons beside them. */
 .along { font-size: .9rem; opacity: .8; margin: 0 0 -.6rem; }
 [class*="st-key-tools-"] { column-gap: .9rem !important; row-gap: 0 !important; }
-[class*="st-key-tools-"] button { min-height: 1.7rem; padding: 0; font-size: .92rem; }
+[class*="st-key-tools-"] button { min-height: 1.7rem; padding: 0; }
+[class*="st-key-tools-"] :is(button, button p) { font-size: .92rem; line-height: 1.7rem; }
 button.take { font: inherit; font-size: .92rem; color: inherit; border: 0; background: none; cursor: pointer;
   min-height: 1.7rem; padding: 0; margin-right: .9rem; }
 button.take:last-child { margin-right: 0; }
