@@ -1,14 +1,14 @@
-"""python -m benchmarks [models] [pages]: one table of ratios. Takes some minutes; nothing else should be running."""
+"""python -m benchmarks [PART ...]: one table of ratios. Takes some minutes; nothing else should be running."""
 
 import argparse
 import os
 import platform
 import sys
 
-from benchmarks import models, pages
+from benchmarks import census, compare, models, pages
 from benchmarks.table import table
 
-PARTS = {"models": models.rows, "pages": pages.rows}
+PARTS = {"census": census.rows, "compare": compare.rows, "models": models.rows, "pages": pages.rows}
 
 
 def main() -> int:

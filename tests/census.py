@@ -35,6 +35,7 @@ __all__ = [
     "ENTRIES",
     "OPTIONS",
     "TYPES",
+    "WHY",
     "Outcome",
     "anatomy",
     "build",
@@ -96,6 +97,18 @@ NO_ATTENTION = {
     "reformer (not axial)": _OTHER_KIND,
 }
 """No q, k and scores."""
+
+_REASONS = {
+    "drafts from a larger model's states: ids alone are not enough": "gemma4_assistant gemma4_unified_assistant",
+    "its text comes with sound only": "voxtral_realtime",
+    "of one token alone: transformers' own class fails on it": "funnel",
+    "recurrent: no layer has attention": "falcon_mamba mamba mamba2 rwkv xlstm",
+    "tokens are mixed by a Fourier transform": "fnet",
+    "local attention, in its encoder: blocks of neighbours, no scores of all pairs": "led longformer longt5 pegasus_x",
+    "attention is approximated, by hashes or blocks: no softmax over all q k": "mra yoso reformer reformer_(not_axial)",
+}
+WHY = {name.replace("_(not_axial)", " (not axial)"): why for why, names in _REASONS.items() for name in names.split()}
+"""Each of the above in words that a reader of the README understands."""
 
 
 def configuration(kind: str) -> Any:
