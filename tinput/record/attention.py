@@ -309,7 +309,7 @@ def softmaxed(scores: Field, bias: Field, mask: Field, sinks: Tensor | None = No
             if sink is not None:
                 logits = torch.cat((logits, sink[..., None, None].expand(*logits.shape[:-1], 1)), dim=-1)
             weights = torch.softmax(logits, dim=-1)[..., :n_key]
-            return weights if len(columns) == n_key else weights[..., columns]
+            return weights if torch.equal(columns, keys) else weights[..., columns]
 
         return at
 
