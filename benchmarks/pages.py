@@ -10,7 +10,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Iterator
-from urllib.parse import quote_plus
+from urllib.parse import urlencode
 
 from benchmarks.table import Row
 from tests.serve import ROOT, server
@@ -61,10 +61,10 @@ def _text(model: str, tokens: int) -> str:
 class _Visit:
     """A browser's session on one page, without the browser. `bytes` is the size of the first run's messages."""
 
-    def __init__(self, url: str, page: str, model: str, text: str):
+    def __init__(self, url: str, page: str, model: str, text: str, **controls: str):
         self._address = url.replace("http", "ws", 1) + "/_stcore/stream"
         self._page = "" if page == FIRST_PAGE else page
-        self._query = f"text={quote_plus(text)}&model={quote_plus(model)}"
+        self._query = urlencode({"text": text, "model": model, **controls})
         self._hash, self._kept = "", []
 
     def __enter__(self):
