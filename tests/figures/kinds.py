@@ -24,9 +24,21 @@ def make(kind: str, **more):
         "scatter": lambda: figures.scatter(rng.normal(size=(12, 2)), labels, **more),
         "helix": lambda: figures.scatter(rng.normal(size=(50, 2)), values=np.arange(50), path=True, **more),
         "dials": lambda: figures.dials(rng.random((12, 4)), labels, **more),
+        "states": lambda: figures.states(
+            rng.integers(-1, 2, (5, 9)),
+            np.arange(9),
+            {0: ("<a>", "#0072B2"), 1: ("new", "#E69F00")},
+            row_title="pair",
+            column_title="distance",
+            mark=(4, "<mark>"),
+            **more,
+        ),
+        "linked": lambda: figures.linked(
+            [scores, rng.normal(size=(12, 12))], ["<a>", "b"], figures.Ruler(labels), figures.Ruler(labels), **more
+        ),
         "path": lambda: figures.path(("<a>", "b"), 2, "#CC79A7", inside=("q", "<k>"), label="<here>", **more),
     }[kind]()
 
 
 KINDS = ("heatmap", "masked", "similarity", "weights", "panels", "lines", "log lines", "bars", "stacked", "scatter",
-         "helix", "dials", "path")  # fmt: skip
+         "helix", "dials", "states", "path")  # fmt: skip

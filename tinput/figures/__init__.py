@@ -15,6 +15,7 @@ from tinput.figures.labels import literal
 from tinput.figures.linked import Ruler, linked
 from tinput.figures.path import path
 from tinput.figures.points import scatter
+from tinput.figures.states import states
 from tinput.figures.table import to_csv
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "scatter",
     "similarity",
     "stacked",
+    "states",
     "to_csv",
     "to_npz",
     "weights",

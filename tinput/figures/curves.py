@@ -34,6 +34,7 @@ def lines(
     log_y: bool = False,
     points: bool | None = None,
     labels: Sequence[str] | None = None,
+    ticks: Sequence[float] | None = None,
     note: str = "",
     large: bool = False,
     height: int | None = None,
@@ -44,6 +45,7 @@ def lines(
     bands: name -> (low (n,), high (n,)), drawn faint behind the line of that name
     marks: (x, words): upright lines, such as a context length; levels: (y, words): level lines, such as 1 %
     points: a dot at each value; None: where there are few. labels: a token for each x
+    ticks: of the x axis, in place of round numbers
     dashes: "solid", "dash", "dot" for each line; None: other dashes once the colours are used up
     A line of more than 2,048 points is thinned evenly, and the figure says so.
     """
@@ -80,6 +82,8 @@ def lines(
         fig.set(xaxis={"dtick": 1})  # no half a head
     if log_x and labels is None:
         fig.set(xaxis=log_ticks(*places.values(), [place for place, _ in marks]))
+    if ticks is not None:
+        fig.set(xaxis={"tickmode": "array", "tickvals": list(ticks), "ticktext": [f"{tick:,.10g}" for tick in ticks]})
     if log_y:
         fig.set(yaxis=log_ticks(*values.values(), [place for place, _ in levels]))
     for i, (name, line) in enumerate(values.items()):
