@@ -155,6 +155,7 @@ class _Readers:
         self._release(front, block)
 
     def _release(self, front: Front, block: Block) -> None:
+        block.input = block.input.new_empty(0)
         front.tape.release(block.start, block.stop or len(front.tape.ops))
 
 

@@ -229,9 +229,13 @@ class Tape(TorchFunctionMode):
         For a run through a whole model, whose tensors together would fill the memory.
         """
         self._released = True
-        for op in self.ops[start:stop]:
-            if op.has(Flow.CONTENT):
-                op.args, op.kwargs, op.out, op.saved, op.writes = (), {}, None, None, None
+        content = [op for op in self.ops[start:stop] if op.has(Flow.CONTENT) or self._holds_content(op)]
+        for op in content:
+            op.args, op.kwargs, op.out, op.saved, op.writes = (), {}, None, None, None
+
+    def _holds_content(self, op: Op) -> bool:
+        """Whether content was written into a result: memory that was made empty, to be filled."""
+        return op.saved is not None and any(self.flow_of(tensor) & Flow.CONTENT for tensor in tensors_in(op.out))
 
     def makers(self, tensor: Tensor) -> tuple[int, ...]:
         """The operations behind a tensor as it is now: the one that made it, then the writes into its memory."""
