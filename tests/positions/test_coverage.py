@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from tinput.positions import SCHEMES, alibi, learned, relative_bias, rope, sinusoidal
-from tinput.positions.coverage import BLANK, MISSING, NEW, SEEN, turned
+from tinput.positions.coverage import BLANK, MISSING, NEW, SEEN, coarse, spread, turned
 
 HEAD = {"hidden_size": 128, "num_attention_heads": 4, "rope_theta": 10_000.0}  # heads of 32: 16 pairs
 FAR = torch.arange(1024)
@@ -26,10 +26,10 @@ def by_hand(now, trained, length, places):
     return torch.tensor(out)
 
 
-@pytest.mark.parametrize("name", ["default", "linear", "ntk", "yarn", "llama3"])
+@pytest.mark.parametrize("name", ["as trained", "linear", "ntk", "yarn", "llama3"])
 def test_angles_that_training_never_showed(name):
     plain = [10_000 ** (-i / 16) for i in range(16)]
-    now = rope.frequencies(rope.stretched(HEAD, 64, 4.0)[name]).inv_freq.tolist() if name != "default" else plain
+    now = rope.frequencies(rope.stretched(HEAD, 64, 4.0)[name]).inv_freq.tolist() if name != "as trained" else plain
     places = [*torch.arange(0, 256, 5).tolist(), 255]
     found = rope.coverage(HEAD, torch.tensor(places), 64)[name]
     expected = by_hand(now, plain, 64, places)
@@ -47,7 +47,7 @@ def test_nothing_is_new_within_the_training():
 def test_interpolation_brings_every_angle_back_and_a_larger_theta_does_not():
     found = rope.coverage(HEAD, FAR, 256)
     slow = sum(2 * math.pi * 10_000 ** (i / 16) > 256 for i in range(16))  # longer wavelengths than the training
-    assert found["default"].new == slow == 9
+    assert found["as trained"].new == slow == 9
     assert found["linear"].new == 0
     assert 0 < found["ntk"].new < slow  # only the slowest pair is squeezed by the whole factor
     assert found["dynamic"].new == found["ntk"].new  # at its full length it is the same base
@@ -77,7 +77,7 @@ def test_a_configured_scaling_is_a_way_of_its_own():
     }  # fmt: skip
     found = rope.coverage(llama, torch.tensor([0, 4095]), 256)
     assert found["as configured"].new == 0
-    assert found["default"].new == 9
+    assert found["as trained"].new == 9
     assert "as configured" not in rope.coverage(HEAD, FAR, 256)
 
 
@@ -127,3 +127,16 @@ def test_a_pair_that_came_full_circle_has_met_every_angle():
     fast = torch.tensor([0.1])  # 63 tokens a turn
     assert turned(fast, fast, torch.tensor([10**6]), 64, "distance").new == 0
     assert turned(fast, fast, torch.tensor([10**6]), 62, "distance").new == 1
+
+
+def test_a_picture_s_cell_is_the_newest_state_in_it():
+    assert torch.equal(spread(100), torch.arange(100))
+    places = spread(1_000_000)
+    assert (len(places), int(places[0]), int(places[-1])) == (2048, 0, 999_999)
+    state = torch.tensor([[SEEN, SEEN, NEW, SEEN, BLANK], [BLANK, MISSING, SEEN, BLANK, BLANK]])
+    found, at = coarse(state, torch.arange(5), columns=3)
+    assert found.tolist() == [[SEEN, NEW, BLANK], [MISSING, SEEN, BLANK]]
+    assert at.tolist() == [0.5, 2.5, 4]
+    same, at = coarse(state, torch.arange(5))
+    assert torch.equal(same, state)
+    assert at.tolist() == [0, 1, 2, 3, 4]

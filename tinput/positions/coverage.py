@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-__all__ = ["BLANK", "MISSING", "NEW", "SEEN", "Coverage", "turned"]
+__all__ = ["BLANK", "MISSING", "NEW", "SEEN", "Coverage", "coarse", "spread", "turned"]
 
 BLANK, SEEN, NEW, MISSING = -1, 0, 1, 2
 
@@ -37,6 +37,18 @@ class Coverage:
     def new(self) -> int:
         """How many parts are met somewhere as training never met them, or do not exist."""
         return int((self.state > SEEN).any(dim=1).sum())
+
+
+def spread(length: int, most: int = 2048) -> Tensor:
+    """Positions or distances of a text of `length` tokens, evenly spread, first and last among them: (n,) int64."""
+    return torch.linspace(0, length - 1, min(length, most), dtype=torch.float64).round().long()
+
+
+def coarse(state: Tensor, places: Tensor, columns: int = 128) -> tuple[Tensor, Tensor]:
+    """`state` in fewer columns for a picture, and the middle of each: a cell is the newest state of its places."""
+    step = -(-len(places) // columns)
+    blocks = list(zip(state.split(step, dim=1), places.double().split(step), strict=True))
+    return torch.stack([one.amax(1) for one, _ in blocks], 1), torch.stack([(at[0] + at[-1]) / 2 for _, at in blocks])
 
 
 def turned(now: Tensor, trained: Tensor, places: Tensor, length: int, place: str) -> Coverage:

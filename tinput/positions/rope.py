@@ -509,7 +509,7 @@ def coverage(config: Mapping[str, Any], places: Tensor, trained: int, **_: Any) 
         return {}
     length, plain = int(places.max()) + 1, _powers(p)
     ways = stretched(config, trained, max(1.0, length / trained))
-    found = {"default": plain} if p.rope_type == "default" else {"default": plain, "as configured": None}
+    found = {"as trained": plain} | ({} if p.rope_type == "default" else {"as configured": None})
     found |= dict.fromkeys(ways)
     ways["as configured"] = dict(config)
     return {

@@ -158,7 +158,7 @@ class TwinModel(TwinPreTrainedModel):
             position_ids = torch.arange(input_ids.shape[1], device=input_ids.device)[None]  # (1, seq)
         if position_ids.ndim != 2 or position_ids.shape[1] != input_ids.shape[1]:
             raise BadIds(f"position_ids of shape {tuple(position_ids.shape)} do not fit {tuple(input_ids.shape)} ids.")
-        self._check(position_ids)
+        self.check_positions(position_ids)
         x = self.embed_tokens(input_ids) * math.sqrt(self.config.hidden_size)  # (batch, seq, d_model)
         effect = _stack([self.effect(row) for row in position_ids])
         if isinstance(effect, Add):
@@ -168,7 +168,8 @@ class TwinModel(TwinPreTrainedModel):
             x = layer(x, effect, mask)
         return BaseModelOutput(last_hidden_state=self.norm(x))
 
-    def _check(self, position_ids: Tensor) -> None:
+    def check_positions(self, position_ids: Tensor) -> None:
+        """Raises TooLong for a position that the learned table does not have."""
         if self.config.scheme != "learned":
             return
         rows, last = self.config.max_position_embeddings, int(position_ids.max())

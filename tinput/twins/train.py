@@ -36,7 +36,7 @@ BATCH = 8
 STEPS = 1000
 LEARNING_RATE = 1e-2  # of both optimizers: Muon's steps are scaled to the size of AdamW's
 WARMUP = 60  # steps
-HELD_OUT_BYTES = 6000  # kept beside the weights, to check them by
+HELD_OUT_BYTES = 96_000  # kept beside the weights: 6,000 to check them by, and long texts to read
 
 
 @dataclass(frozen=True)
