@@ -20,7 +20,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM,
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from tests import tiny
-from tests.oracle import FIRST_BLOCK, Checkpoint, checkpoint, open_model, some_ids
+from tests.oracle import Checkpoint, checkpoint, open_model, some_ids
 from tests.record.test_attention import turned
 from tinput.positions import Add, Bias, Content, Nothing, Rotate
 
@@ -402,7 +402,7 @@ def test_hard_positions_far_out():
 PROTOCOL = set(
     """config training forward register_buffer dtype device loss_function gradient_checkpointing weight bias is_causal
     num_key_value_groups layer_idx rope_type inv_freq original_inv_freq attention_scaling max_seq_len_cached
-    original_max_seq_len""".split()
+    original_max_seq_len padding_idx""".split()
 )
 
 
@@ -498,11 +498,11 @@ class Reordered(ast.NodeTransformer):
 
 @pytest.fixture
 def rename(tmp_path) -> Iterator[Any]:
-    """rename(name) -> the tiny model's checkpoint under other names, known to the library until the test ends."""
+    """rename(checkpoint) -> the same under other names, known to the library until the test ends."""
     undo: list[Any] = []
 
-    def make(name: str) -> Checkpoint:
-        original = checkpoint(name).full
+    def make(plain: Checkpoint) -> Checkpoint:
+        original = plain.full
         module = sys.modules[type(original).__module__]
         package = module.__name__.split(".")[2]
         source, names = renamed(inspect.getsource(module), package, pair=original.config.is_encoder_decoder)
@@ -525,13 +525,13 @@ def rename(tmp_path) -> Iterator[Any]:
         auto.register(config_class, cls)
         undo.append(lambda: auto._model_mapping._extra_content.pop(config_class))
 
-        folder = tmp_path / name
+        folder = tmp_path / kind
         model = cls(config_class(**{k: v for k, v in original.config.to_dict().items() if k != "model_type"})).eval()
         values = {_other_path(key, names): value for key, value in original.state_dict().items()}
         model.load_state_dict(values, strict=True)
         model.save_pretrained(folder)
         full = cls.from_pretrained(folder).eval()
-        blocks = {stack: _other_path(path, names) for stack, path in FIRST_BLOCK[name].items()}
+        blocks = {stack: _other_path(path, names) for stack, path in plain.first_block.items()}
         return Checkpoint(kind, folder, full, blocks)
 
     yield make
@@ -553,13 +553,33 @@ def _other_path(path: str, names: dict[str, str]) -> str:
     return ".".join(names.get(part, part) for part in path.split("."))
 
 
-@pytest.mark.parametrize("name", ["bert", "llama", "gpt2", "t5", "mpt", "gptj", "marian", "gemma3_text"])
-def test_a_model_with_every_name_changed(name, rename):
-    made, ids = rename(name), some_ids(12)
+def mixed(folder: Path) -> Checkpoint:
+    """Two recurrent layers, then one of attention, which rotates half of each head."""
+    sizes = {"num_hidden_layers": 3, "num_key_value_heads": 2, "lru_width": 64, "attention_window_size": 8}
+    blocks = ["recurrent", "recurrent", "attention"]
+    return other(folder, "recurrent_gemma", "RecurrentGemmaForCausalLM", block_types=blocks, **sizes)
+
+
+def test_recurrent_layers_before_the_first_rotation(tmp_path):
+    trace = (made := mixed(tmp_path)).trace(some_ids(9))
+    assert made.model.layer_schemes == ("none", "none", "rope")
+    assert (trace.attention.layer, trace.effect.rotary_dim) == (2, 8)
+    assert torch.equal(trace.attention.q, made.run(some_ids(9)).fused[0].query[0])
+    assert trace.agreement.ok is True
+
+
+# Ten of different kinds: post-norm and pre-norm, one stack and two, and each way in which positions enter.
+RENAMED = "bert llama gpt2 t5 mpt gptj marian gemma3_text deberta-v2-relative mixed".split()
+
+
+@pytest.mark.parametrize("name", RENAMED)
+def test_a_model_with_every_name_changed(name, rename, tmp_path):
+    known = mixed(tmp_path / "plain") if name == "mixed" else checkpoint(name)
+    made, ids = rename(known), some_ids(12)
     assert type(made.full).__name__.startswith("part_")
-    assert not set(made.full.state_dict()) & set(checkpoint(name).full.state_dict())
+    assert not set(made.full.state_dict()) & set(known.full.state_dict())
     for stack in made.first_block:
-        plain, other = checkpoint(name).trace(ids, stack), made.trace(ids, stack)
+        plain, other = known.trace(ids, stack), made.trace(ids, stack)
         assert [(s.op, s.role, s.name) for s in other.stages] == [(s.op, s.role, s.name) for s in plain.stages]
         assert all(torch.equal(a.value, b.value) for a, b in zip(plain.stages, other.stages, strict=True))
         assert torch.equal(other.block_input, made.run(ids, stack).block_input[0])
@@ -568,4 +588,4 @@ def test_a_model_with_every_name_changed(name, rename):
         for key, value in plain.arrays().items():
             assert torch.equal(torch.from_numpy(value), torch.from_numpy(other.arrays()[key])), key
         assert (other.agreement.ok, other.agreement.message) == (plain.agreement.ok, plain.agreement.message)
-    assert made.model.layer_schemes == checkpoint(name).model.layer_schemes
+    assert made.model.layer_schemes == known.model.layer_schemes
