@@ -30,6 +30,12 @@ if part == "Similarity":
             formula=r"\cos(a,b)=\frac{a\cdot b}{\|a\|\,\|b\|}",
         )
 
+elif part == "Nearest tokens" and page.model.remote:
+    kit.sentences(
+        f"This takes all {page.model.vocab_size:,} rows of the table, {raw.value.shape[-1]:,} numbers each, and is not "
+        "read over the network: download the model and open its folder to see them."
+    )
+
 elif part == "Nearest tokens":
     with kit.panel("The nearest tokens of the whole vocabulary") as panel:
         token = kit.token(page)

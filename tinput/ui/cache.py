@@ -13,15 +13,15 @@ import streamlit as st
 import torch
 
 from tinput import measure
-from tinput.open import open_model
+from tinput.open import Model, open_model
 from tinput.tokens import vocabulary_labels
 
 if TYPE_CHECKING:
-    from tinput.open import Model
+    from tinput.models.files import Checkpoint
     from tinput.record import Trace
     from tinput.tokens import Tokens
 
-__all__ = ["Key", "Stamp", "model", "nearest", "tokens", "trace"]
+__all__ = ["Key", "Stamp", "attention_bytes", "model", "nearest", "tokens", "trace"]
 
 # A model is a map of files and a skeleton, little memory. A trace of 2,048 tokens at width 768 is about 50 MB.
 MODELS, TRACES, TOKENS = 8, 16, 64
@@ -44,8 +44,10 @@ class Key(NamedTuple):
 
 
 @st.cache_resource(max_entries=MODELS, show_spinner=False)
-def model(key: Key) -> Model:
-    """The opened model."""
+def model(key: Key, _found: Checkpoint | None = None) -> Model:
+    """The opened model. _found: its files, where they are known already; the key says the same."""
+    if _found is not None:
+        return Model(_found, allow_pickle=key.allow_pickle)
     return open_model(key.name, key.revision, token=key.token, allow_pickle=key.allow_pickle)
 
 
@@ -64,10 +66,17 @@ def trace(
     positions: tuple[int, ...] | None = None,
     dtype: str | None = None,
     stack: str | None = None,
+    attention: bool | None = None,
 ) -> Trace:
     """A trace of `text`, or of `ids`. What is None is left to the model."""
-    given = {"text": text, "ids": ids, "positions": positions, "dtype": dtype, "stack": stack}
+    given = {"text": text, "ids": ids, "positions": positions, "dtype": dtype, "stack": stack, "attention": attention}
     return model(key).trace(**{name: value for name, value in given.items() if value is not None})
+
+
+@st.cache_data(max_entries=64, show_spinner=False)
+def attention_bytes(key: Key, stack: str | None = None) -> int:
+    """How many bytes q and k of the first attention layer take, where they are read over the network."""
+    return model(key).attention_bytes(stack)
 
 
 @st.cache_data(max_entries=256, show_spinner=False)

@@ -6,6 +6,7 @@ from urllib.parse import quote_plus, urlencode
 import streamlit as st
 from streamlit.navigation.page import Page as StreamlitPage
 
+from tinput.errors import TinputError
 from tinput.ui import examples, kit, literal, sources, style, takeaway, tools, words
 
 LINK_LIMIT = 4_000  # bytes of text in a link; browsers and proxies refuse much longer addresses
@@ -20,7 +21,12 @@ SECTIONS = {  # as the menu shows them, each page's file and title; those under 
         "relative_bias": "Relative bias",
     },
     "Learn": {"lessons": "Lessons"},
-    "Compare": {"side_by_side": "Side by side", "surgery": "Surgery", "architectures": "Architectures"},
+    "Compare": {
+        "side_by_side": "Side by side",
+        "surgery": "Surgery",
+        "extrapolate": "Extrapolate",
+        "architectures": "Architectures",
+    },
 }
 PAGES = {name: title for section in SECTIONS.values() for name, title in section.items()}
 HOME = "pipeline"  # the page of the bare address
@@ -105,6 +111,8 @@ if kit.presenting():  # out of sight, as all controls are; the key works
     st.button("End presenter mode", on_click=stop_presenting, shortcut="Escape", key="present-off")
 try:
     chosen.run()
+except TinputError as error:  # what a page asks for besides may fail too: a network that is gone, a file that changed
+    kit.trouble(str(error))
 finally:  # a page may end early, and what it has shown by then can be taken along
     shown.link = link()
     with along:

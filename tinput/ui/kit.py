@@ -30,10 +30,9 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 import streamlit as st
 
 from tinput import figures
-from tinput.errors import BadModel, TinputError, TooLong
-from tinput.models import files
+from tinput.errors import BadModel, NoWeights, Pickled, TinputError, TooLong
 from tinput.positions import SCHEMES
-from tinput.ui import cache, literal, sources, takeaway, tools, words
+from tinput.ui import cache, configuration, literal, loading, opening, sources, takeaway, tools, words
 from tinput.ui.formula import lines_of
 
 if TYPE_CHECKING:
@@ -101,6 +100,7 @@ class Page:
     cut: str = ""
     ids: tuple[int, ...] | None = None
     key: cache.Key = field(default=cache.Key("", ()), repr=False)
+    asked: opening.Asked | None = field(default=None, repr=False)
 
     @property
     def labels(self) -> Sequence[str]:
@@ -139,6 +139,7 @@ class Page:
             positions=None if positions is None else tuple(int(position) for position in positions),
             dtype=dtype,
             stack=stack,
+            attention=None if self.asked is None else self.asked.attention,
         )
 
     def what_if(self, scheme: Any) -> bool:
@@ -198,13 +199,15 @@ class Page:
 
     def lines(self, prefix: str = "") -> str:
         """Those that make `model`, `trace` and `labels` out of `text`; a prefix tells a second model's apart."""
-        lines = [f"{prefix}model = tinput.open_model({self.name!r})"]
+        at = "" if self.key.revision is None else f", revision={self.key.revision!r}"
+        more = "" if self.asked is None or self.asked.attention is None else ", attention=True"
+        lines = [f"{prefix}model = tinput.open_model({self.name!r}{at})"]
         if self.ids is None:
-            lines.append(f"{prefix}trace = {prefix}model.trace(text)")
+            lines.append(f"{prefix}trace = {prefix}model.trace(text{more})")
             lines.append(f"{prefix}labels = {prefix}trace.tokens.labels")
         else:
             lines.append(f"{prefix}tokens = {prefix}model.tokenize(text)")
-            lines.append(f"{prefix}trace = {prefix}model.trace(ids={prefix}tokens.ids[:{len(self.ids)}])")
+            lines.append(f"{prefix}trace = {prefix}model.trace(ids={prefix}tokens.ids[:{len(self.ids)}]{more})")
             lines.append(f"{prefix}labels = {prefix}tokens.labels[:{len(self.ids)}]")
         return "\n".join(lines)
 
@@ -276,8 +279,9 @@ def start(question: str, *, about: Any = None, head: bool = True) -> Page:
     page = open_page(name, text)
     if head:
         top = header(page)
-        place.html(top)
-        takeaway.current().add(takeaway.Words(top))
+        with place.container():
+            html(top)
+            _offer_attention(page)
     if about is not None:
         page.what_if(about)
     return page
@@ -288,34 +292,69 @@ def open_page(name: str, text: str) -> Page:
     if not text.strip():
         st.html('<div class="empty"><p>Type a sentence at the left, or choose one of the examples there.</p></div>')
         st.stop()
+    if loading.stopped(name):
+        trouble(f"Reading {name} was stopped. What was read by then is kept.")
+        loading.go_on()
+        st.stop()
     try:
-        found = files.find(name, typed=True, loopback=may_type_paths())
-        key = cache.Key(found.name, found.stamp)
-        page = _trace(key, cache.model(key), text)
+        asked = opening.asked(name, may_type_paths())
+        work = lambda: _trace(asked, text)  # noqa: E731
+        page = loading.run(name, work) if asked.may_take_long else work()
+    except NoWeights as error:
+        _without_weights(name, error)
+        st.stop()
     except BadModel as error:
-        stop(str(error), "Choose another model, or correct its path: the text stays as it is.")
+        opening.remember(name, error)
+        trouble(str(error), "Choose another model, or correct its name: the text stays as it is.")
+        opening.again(name)
+        if said := configuration.sizes(error):
+            html(said)
+        st.stop()
     except TinputError as error:
         stop(str(error), "Change the text, or choose another model.")
     takeaway.current().of(page.source, page.trace)
     return page
 
 
-def _trace(key: cache.Key, model: Model, text: str) -> Page:
+def _offer_attention(page: Page) -> None:
+    """A button that reads q and k of a model on the Hub, where they were left out for their size."""
+    asked = page.asked
+    if page.trace.attention is None and page.model.remote and asked is not None and asked.attention is None:
+        opening.with_attention(asked.typed, cache.attention_bytes(page.key))
+
+
+def _without_weights(name: str, error: NoWeights) -> None:
+    """What is left to show, and how to go on."""
+    trouble(str(error), "What follows from the configuration alone is below.")
+    if isinstance(error, Pickled) and may_type_paths():  # gigabytes, on this person's own machine
+        opening.with_pickles(name, error)
+    _, model = opening.opened(opening.asked(name, may_type_paths()))
+    badges = [_scheme_badge(scheme, model.reason) for scheme in model.schemes]
+    badges.append(literal.badge("from the configuration alone: nothing is recorded", GREY))
+    html(f'<div class="badges">{"".join(badges)}</div>')
+    sentences(model.reason)
+    html(configuration.sizes(model.config))
+
+
+def _trace(asked: opening.Asked, text: str) -> Page:
+    key, model = opening.opened(asked)
+    if model.no_weights is not None:
+        raise model.no_weights
     tokens = cache.tokens(key, text)
     total, usable, why = len(tokens.ids), LIMIT, f"the app traces at most {LIMIT:,} tokens"
     ids = tuple(int(i) for i in tokens.ids[:usable]) if total > usable else None
     try:
-        trace = cache.trace(key, None if ids else text, ids=ids)
+        trace = cache.trace(key, None if ids else text, ids=ids, attention=asked.attention)
     except TooLong as error:
         if not 0 < error.usable < (len(ids) if ids else total):
             raise
         usable, why = error.usable, f"the model's position table ends after {error.usable:,}"
         ids = tuple(int(i) for i in tokens.ids[:usable])
-        trace = cache.trace(key, None, ids=ids)
+        trace = cache.trace(key, None, ids=ids, attention=asked.attention)
     if ids is None:
-        return Page(key.name, model, text, tokens, trace, key=key)
+        return Page(key.name, model, text, tokens, trace, key=key, asked=asked)
     cut = f"the first {len(ids):,} of {total:,} tokens: {why}"
-    return Page(key.name, model, text, _first(tokens, len(ids)), trace, cut=cut, ids=ids, key=key)
+    return Page(key.name, model, text, _first(tokens, len(ids)), trace, cut=cut, ids=ids, key=key, asked=asked)
 
 
 def _first(tokens: Tokens, n: int) -> Tokens:

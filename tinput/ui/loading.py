@@ -14,9 +14,10 @@ import streamlit as st
 from streamlit.runtime.scriptrunner import add_script_run_ctx
 
 from tinput.models import progress
+from tinput.models.sources import bytes_said
 from tinput.ui import literal
 
-__all__ = ["AT_ONCE", "amount", "go_on", "run", "stopped"]
+__all__ = ["AT_ONCE", "go_on", "run", "stopped"]
 
 AT_ONCE = 0.5  # seconds after which the page says what it is doing
 _EVERY = 0.15
@@ -68,7 +69,7 @@ def run(what: str, work: Callable[[], T]) -> T:
                 words, bar = st.empty(), st.progress(0.0)
                 st.button("Stop", on_click=_stop, args=(what,), key="stop-reading")
             while reading.is_alive():
-                words.html(literal.paragraphs([f"{what}: {_how_far(reading)}"]))
+                words.html(literal.paragraphs([_how_far(what, reading)]))
                 bar.progress(min(1.0, reading.done / reading.total) if reading.total else 0.0)
                 reading.join(_EVERY)
     finally:  # a stopped run ends here, by an exception of Streamlit's own
@@ -89,20 +90,12 @@ def go_on(label: str = "Go on") -> None:
     st.button(label, on_click=_forget, key="go-on-reading", type="primary")
 
 
-def amount(size: int) -> str:
-    """Bytes as people say them: "812 bytes", "64 kB", "1.2 GB"."""
-    for unit, power in (("GB", 9), ("MB", 6), ("kB", 3)):
-        if size >= 10**power:
-            return f"{size / 10**power:.3g} {unit}" if size < 999.5 * 10**power else f"{size / 10**power:,.0f} {unit}"
-    return f"{size} bytes"
-
-
-def _how_far(reading: _Reading) -> str:
+def _how_far(what: str, reading: _Reading) -> str:
     if not reading.step:
-        return "looking it up"
+        return f"{what}: looking it up"
     if not reading.total:
         return reading.step
-    return f"{reading.step}, {amount(reading.done)} of {amount(reading.total)}"
+    return f"{reading.step}, {bytes_said(reading.done)} of {bytes_said(reading.total)}"
 
 
 def _stop(what: str) -> None:
