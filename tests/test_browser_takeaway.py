@@ -86,6 +86,7 @@ def test_numbers_notebook_and_trace(browser, app_url):
     cells = [[float(cell or "nan") for cell in list(row.values())[-width:]] for row in table]
     np.testing.assert_array_equal(found["values"].reshape(-1, width), np.array(cells, np.float32))
     trace = tinput.open_model(MODEL).trace(TEXT)
+    assert trace.attention is not None
     bias = trace.attention.bias.tensor().numpy()
     np.testing.assert_array_equal(np.where(found["masked"], 0, found["values"]), np.where(found["masked"], 0, bias))
     with np.load(taken(page, "Trace"), allow_pickle=False) as file:

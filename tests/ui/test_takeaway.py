@@ -43,7 +43,7 @@ def views(page: str) -> list[AppTest]:
 def _views(page: str) -> Iterator[AppTest]:
     at = app.show(page, model=model(page), **MORE.get(page, {}))
     yield at
-    groups = {group.key: list(group.options) for group in at.main.get("button_group")}  # type: ignore[attr-defined]
+    groups = {str(group.key): list(group.options) for group in at.main.get("button_group")}  # type: ignore[attr-defined]
     key = OVER.get(page) or next(iter(groups), "")
     for option in groups.get(key, ())[1:]:
         yield app.show(page, model=model(page), **{key: option}, **MORE.get(page, {}))
@@ -174,9 +174,10 @@ def cells(at: AppTest) -> list[Any]:
 def run(block: str, space: dict[str, Any]) -> Any:
     """What a notebook shows under a cell: the value of its last line, where that is an expression."""
     tree = ast.parse(block)
-    last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
-    exec(compile(tree, "<cell>", "exec"), space)
-    return last and eval(compile(ast.Expression(last.value), "<cell>", "eval"), space)
+    last = tree.body[-1]
+    value = last.value if isinstance(last, ast.Expr) else None
+    exec(compile(ast.Module(tree.body[:-1] if value else tree.body, []), "<cell>", "exec"), space)
+    return value and eval(compile(ast.Expression(value), "<cell>", "eval"), space)
 
 
 @pytest.mark.parametrize("page", app.PAGES)

@@ -41,7 +41,8 @@ def csv_to_npz(table: str, about: Mapping[str, Any]) -> bytes:
 def _pack(named: Mapping[str, NDArray[Any]], about: Mapping[str, Any]) -> bytes:
     """Arrays and their provenance as the bytes of an .npz."""
     out = io.BytesIO()
-    np.savez_compressed(out, provenance=np.array(json.dumps(dict(about), default=str)), **dict(named))
+    everything: dict[str, Any] = {"provenance": np.array(json.dumps(dict(about), default=str)), **named}
+    np.savez_compressed(out, **everything)
     return out.getvalue()
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import streamlit as st
+from streamlit.components.v2 import component
 
 from tinput.ui import literal
 
@@ -20,9 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["page", "picture"]
 
-_listen = st.components.v2.component(
-    "tinput.takeaway", js=Path(__file__).with_name("takeaway.js").read_text(encoding="utf-8")
-)
+_listen = component("tinput.takeaway", js=Path(__file__).with_name("takeaway.js").read_text(encoding="utf-8"))
 
 
 def picture(
