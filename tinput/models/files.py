@@ -175,7 +175,7 @@ def _check_architecture(file: str, config: dict[str, Any]) -> None:
     if config.get("auto_map"):
         raise Unknown(
             f"{file} has model_type {kind!r}, whose code comes with the checkpoint; "
-            "tinput never runs code from a checkpoint, so only models that transformers itself has can be opened.",
+            "tinput never runs code from a checkpoint, so choose one that transformers itself has.",
             config,
         )
     raise Unknown(

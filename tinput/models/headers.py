@@ -87,17 +87,17 @@ def read_header(file: Path) -> dict[str, TensorInfo]:
 def header_end(first: bytes, size: int, file: Path | str) -> int:
     """Where the header ends. first: the file's beginning, as many bytes as are at hand; size: of the file."""
     if len(first) < 8:
-        raise BadFile(f"{file} is cut short: it has {size} bytes and not even a header; download it again.")
+        raise BadFile(f"{file} is cut short: it has {size} bytes and not even a header; {_mend(file)}.")
     length = int.from_bytes(first[:8], "little")
     if length > size - 8 or length > LONGEST_HEADER:
         if first.startswith(POINTER):
             raise BadFile(
                 f"{file} is a git-lfs pointer of {size} bytes in place of the weights; "
-                "run `git lfs pull` in its folder, or download the file itself."
+                f"{'run `git lfs pull` in its folder, or ' if isinstance(file, Path) else ''}{_mend(file)}."
             )
         raise BadFile(
             f"{file} is no safetensors file, or is cut short: "
-            f"its header claims {length:,} bytes and the file has {size:,}."
+            f"its header claims {length:,} bytes and the file has {size:,}; {_mend(file)}."
         )
     return 8 + length
 
@@ -108,9 +108,9 @@ def parse_header(raw: bytes, size: int, file: Path | str) -> dict[str, TensorInf
     try:
         header = json.loads(raw[8:end])
     except (ValueError, RecursionError) as error:
-        raise BadFile(f"{file} has a header that is no JSON ({error}); download it again.") from None
+        raise BadFile(f"{file} has a header that is no JSON ({error}); {_mend(file)}.") from None
     if not isinstance(header, dict):
-        raise BadFile(f"{file} has a header that is no JSON object; download it again.")
+        raise BadFile(f"{file} has a header that is no JSON object; {_mend(file)}.")
     header.pop("__metadata__", None)
     return {name: _checked(name, entry, end, size, file) for name, entry in header.items()}
 
@@ -122,15 +122,23 @@ def _checked(name: str, entry: dict, end: int, size: int, file: Path | str) -> T
         bits = DTYPES[dtype][0]
         sane = all(type(n) is int and n >= 0 for n in (*shape, start, stop))
     except (KeyError, TypeError, ValueError):
-        raise BadFile(f"{file}: the entry of tensor {name!r} cannot be understood: {str(entry)[:200]}.") from None
+        raise BadFile(
+            f"{file}: the entry of tensor {name!r} cannot be understood: {str(entry)[:200]}; {_mend(file)}."
+        ) from None
     if not sane or (stop - start) * 8 != math.prod(shape) * bits:
-        raise BadFile(f"{file}: tensor {name!r} says {dtype} {list(shape)} but lies in bytes {start} to {stop}.")
+        raise BadFile(
+            f"{file}: tensor {name!r} says {dtype} {list(shape)} but lies in bytes {start} to {stop}; {_mend(file)}."
+        )
     if end + stop > size:
         raise BadFile(
-            f"{file} is cut short: tensor {name!r} ends at byte {end + stop:,} and the file at {size:,}; "
-            "download it again."
+            f"{file} is cut short: tensor {name!r} ends at byte {end + stop:,} and the file at {size:,}; {_mend(file)}."
         )
     return TensorInfo(shape, dtype, file, end + start, end + stop)
+
+
+def _mend(file: Path | str) -> str:
+    """What to do about a file that is not what it should be."""
+    return "download it again" if isinstance(file, Path) else "choose another revision, or another model"
 
 
 def read_index(index: Path, shown: Path | str) -> dict[str, str]:
@@ -142,10 +150,12 @@ def read_index(index: Path, shown: Path | str) -> dict[str, str]:
     except OSError as error:
         raise BadFile(f"{shown} cannot be read: {error.strerror or error}.") from None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise BadFile(f'{shown} is no index of shards: it has no JSON object with a "weight_map".') from None
+        raise BadFile(
+            f'{shown} is no index of shards: it has no JSON object with a "weight_map"; {_mend(shown)}.'
+        ) from None
     for part in set(listed.values()):
         if Path(part).name != part or part in ("", ".", ".."):  # somebody else's text: no way out of its folder
-            raise BadFile(f"{shown} names a shard outside its folder: {part!r}.")
+            raise BadFile(f"{shown} names a shard outside its folder: {part!r}; choose another model.")
     return listed
 
 
@@ -161,4 +171,4 @@ def check_rows(name: str, index: Tensor, shape: tuple[int, ...]) -> None:
     if not shape:
         raise BadIds(f"Tensor {name!r} is a single number and has no rows.")
     if len(index) and (bad := (index < 0) | (index >= shape[0])).any():
-        raise BadIds(f"There is no row {int(index[bad][0])} in {name}: it has rows 0 to {shape[0] - 1}.")
+        raise BadIds(f"There is no row {int(index[bad][0])} in {name}: it has rows 0 to {shape[0] - 1}; choose others.")

@@ -354,7 +354,10 @@ def explained(error: Exception, what: str, revision: str | None = None) -> Excep
         return BadFile(f"huggingface_hub's cache cannot be written ({error.filename}); set HF_HOME to another folder.")
     if isinstance(error, OSError) and "Consistency check" in str(error):
         return Retry("it came shorter than it is")
-    return Unreachable(f"{what} could not be read from {host()} ({type(error).__name__}); check HF_ENDPOINT.")
+    return Unreachable(
+        f"What {host()} answers when asked for {what} is no answer of a Hub (a page to log in to the network?); "
+        "check the network, and HF_ENDPOINT."
+    )
 
 
 def gated(name: str) -> Gated:

@@ -149,10 +149,10 @@ class ModuleWeights:
         sources = self._sources
         source = next((sources[n] for n in (name, *self._twins.get(name, ())) if n in sources), None)
         if source is None:
-            quantised = f"; the checkpoint is quantised ({self._quantised}) and may hold only codes for it"
-            raise BadFile(
-                f"Tensor {name!r} is not in the files of {self.weights.place}{quantised if self._quantised else ''}."
-            )
+            why = "check that config.json and the weights are of one model"
+            if self._quantised:
+                why = f"the checkpoint is quantised ({self._quantised}) and may hold only codes for it: choose another"
+            raise BadFile(f"Tensor {name!r} is not in the files of {self.weights.place}; {why}.")
         return source
 
     def _find(self, name: str) -> _Source:
@@ -169,7 +169,8 @@ class ModuleWeights:
         if source.converter is None and infos[0].shape != self._shapes[name]:
             raise BadFile(
                 f"Tensor {source.keys[0][0]!r} of {infos[0].file} has shape {list(infos[0].shape)}, "
-                f"and the model that config.json describes wants {list(self._shapes[name])}."
+                f"and the model that config.json describes wants {list(self._shapes[name])}; "
+                "check that both are of one model."
             )
         return source
 

@@ -11,34 +11,52 @@ enough to see how data flows, at any size.
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import gc
 import inspect
 import math
 import threading
-from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
 from tinput.errors import BadIds, BadModel, NotRecorded, Unknown
+from tinput.models.copying import copied
 from tinput.models.named import ModuleWeights, Source
 from tinput.models.tree import map_tensors, tensors_in
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-__all__ = ["LOCK", "Placeholders", "Skeleton"]
+__all__ = ["LOCK", "Placeholders", "Skeleton", "undisturbed"]
 
 # Building a module sets torch's default dtype for the whole process, so nothing else may build or run meanwhile.
 LOCK = threading.RLock()
+
+
+@contextlib.contextmanager
+def undisturbed() -> Iterator[None]:
+    """For building and running: alone, and without the garbage collector.
+
+    Both make many small objects, and for them the collector would walk all of transformers, for 0.2 seconds each time.
+    """
+    with LOCK:
+        collects = gc.isenabled()
+        gc.disable()
+        try:
+            yield
+        finally:
+            if collects:
+                gc.enable()
+
 
 # A placeholder this small is filled in rather than worked around when no weight is read.
 _SMALL = 1 << 14
 _HUGE = 1 << 19
 _POOL = 1 << 17
-_DICTS = (dict, OrderedDict)
 _LOOKUPS = frozenset(["embedding", "index_select"])
 
 
@@ -51,7 +69,7 @@ class Skeleton:
     def __init__(self, config: Any, weights: Source | None, dtype: torch.dtype = torch.float32):
         self.config = config
         self.dtype = dtype
-        with LOCK:
+        with undisturbed():
             self.model = _build(config, dtype)
             self.weights = None if weights is None else ModuleWeights(weights, self.model)
             self._fill_buffers()
@@ -100,11 +118,10 @@ class Skeleton:
         leave_out: paths of modules that the run will not get to; they are not copied
         only: the parameters that may be read; what comes of others is NaN
         """
-        memo: dict[int, Any] = {id(module): Absent(module) for module in map(self.model.get_submodule, leave_out)}
-        for module in self.model.modules():  # what deepcopy is slow at, and is known: parameters, and empty hooks
-            memo |= {id(parameter): parameter for parameter in module._parameters.values()}
-            memo |= {id(value): type(value)() for value in vars(module).values() if type(value) in _DICTS and not value}
-        model = copy.deepcopy(self.model, memo)
+        absent: dict[nn.Module, nn.Module] = {}
+        for module in map(self.model.get_submodule, leave_out):
+            absent[module] = Absent(module)
+        model = copied(self.model, absent)
         if read:
             self._read_buffers(model)
         return model, Placeholders(self, model, read, only)
@@ -225,7 +242,9 @@ class Placeholders:
                 index = args[2] if len(args) > 2 else kwargs["index"]
             if index.numel() and (int(index.min()) < 0 or int(index.max()) >= table.shape[0]):
                 bad = int(index.max()) if int(index.max()) >= table.shape[0] else int(index.min())
-                raise BadIds(f"There is no row {bad} in {parameter}: it has rows 0 to {table.shape[0] - 1}.")
+                raise BadIds(
+                    f"There is no row {bad} in {parameter}, which has {table.shape[0]:,} rows; choose other ids."
+                )
             return self._rows(parameter, table, index)
 
         rows.left_out = self._only is not None and parameter not in self._only  # type: ignore[attr-defined]

@@ -89,8 +89,8 @@ def _pickled(place: str, sizes: dict[str, int], does: str) -> Pickled:
     what = next(iter(sizes), "a pickle") if count < 2 else f"{count} pickles ({next(iter(sizes))}, …)"
     shown = f" of {bytes_said(size)}" if size else ""
     return Pickled(
-        f"{place} has its weights as {what}{shown} alone, and a pickle is no file to read parts of: "
-        f"tinput.open_model(..., allow_pickle=True) {does} all of it, as tensors only.",
+        f"{place} has its weights as {what}{shown} alone, and of a pickle no part can be read: "
+        f"open it by tinput.open_model(..., allow_pickle=True), which {does} all of it, as tensors only.",
         size,
     )
 
@@ -102,7 +102,7 @@ def _none(place: str, names: Iterable[str]) -> str:
     for suffix, what, then in NOT_SAFETENSORS:
         if any(name.endswith(suffix) for name in names):
             return f"{place} has its weights in {what} alone, which tinput does not read; {then}."
-    return f"{place} has no weights: no {SINGLE} and no {INDEX}; what follows from the configuration is all there is."
+    return f"{place} has no weights: no {SINGLE} and no {INDEX}; choose another, or another revision."
 
 
 def bytes_said(size: int) -> str:
