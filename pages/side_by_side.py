@@ -44,7 +44,7 @@ def missing(chosen: list[int], why: str) -> list[str]:
 
 
 def difference() -> bool:
-    return kit.toggle(f"Less {names[0]}", key="minus", help="Each of the others minus the first column")
+    return kit.toggle(f"Difference to {names[0]}", key="minus", help="Each of the others minus the first column")
 
 
 if part == "Facts":
@@ -78,26 +78,26 @@ elif part == "What each injects":
     instead = columns.schemes(together)
     effects = {kind: together.effects(kind, instead) for kind in KINDS}
     nothing = [names[k] for k in range(len(names)) if not any(k in found for found in effects.values())]
-    count, head = together.heads(pair for found in effects.values() for pair in found.values()), 0
-    if count:
-        with kit.columns([1, 3])[0]:
-            head = kit.number("Head", key="head", high=count - 1)
+    count, head = together.heads(pair for found in effects.values() for pair in found.values()), None
     for kind, title in KINDS.items():
         if not effects[kind]:
             continue
-        seen = together.injected(effects[kind], head, recorded=not any(instead[k][0] for k in effects[kind]))
         with kit.panel(title, wide=True) as panel:
+            if count and head is None and kind in (Bias, Content):
+                with kit.columns([1, 4])[0]:
+                    head = kit.number("Head", key="head", high=count - 1)
+            seen = together.injected(effects[kind], head or 0, instead)
             if seen.figure is None:
-                kit.sentences("It depends on the content too: there is no tensor of positions alone to show.")
+                kit.sentences("Its scores depend on the content too: there is no bias of positions alone to lay beside others.")
             else:
                 together.show(seen.figure, f"injected-{kind.__name__.lower()}", code=seen.code)
             said = set()
             for k, (scheme, effect) in effects[kind].items():
                 if scheme in SCHEMES and scheme not in said:
                     said.add(scheme)
-                    own = together.columns[k].page
-                    notice = SCHEMES[scheme].notice(effect, own.positions)[:2]
-                    panel.say(*(f"{names[k]}: {line}" for line in notice), formula=SCHEMES[scheme].FORMULA)
+                    name, positions = together.named(k, instead[k][0]), together.columns[k].page.positions
+                    notice = SCHEMES[scheme].notice(effect, positions)[:2]
+                    panel.say(*(f"{name}: {line}" for line in notice), formula=SCHEMES[scheme].FORMULA)
     if nothing:
         kit.sentences(f"Nothing enters from position in {', '.join(nothing)}: there is no tensor to show.")
 
@@ -146,7 +146,12 @@ elif part == "Spectra":
             kit.sentences("Vectors that are all equal spread in no direction: type more of a sentence.")
         else:
             figure = figures.lines(
-                spectra, x_title="direction", y_title="singular value / largest", log_y=True, large=large
+                spectra,
+                {name: range(1, len(values) + 1) for name, values in spectra.items()},
+                x_title="direction",
+                y_title="singular value / largest",
+                log_y=True,
+                large=large,
             )
             together.show(
                 figure,

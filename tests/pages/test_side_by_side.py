@@ -68,7 +68,7 @@ def test_facts_that_differ_are_marked(bert):
     assert shown["*norm before block 1"][:2] == ["none", "none"]
     assert "layer norm" in shown["*norm before block 1"][2]
     assert shown["*embedding scale"][1:] == ["× 11.31 (√d_model)", "none"]
-    assert "16 pairs" in shown["*its parameters"][1]
+    assert "16 pairs" in shown["*as recorded"][1]
     sizes = [sum(p.stat().st_size for p in model.folder.glob("*.safetensors")) for model in models]
     for said, size in zip(shown["*weights in the files"], sizes, strict=True):
         tensors = int(said.split(" bytes")[0].replace(",", ""))

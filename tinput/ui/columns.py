@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 import torch
+from streamlit.components.v2 import component
 
 from tinput.align import Part, align
 from tinput.positions import SCHEMES
@@ -30,7 +31,7 @@ MOST = 256  # parts of a text in one picture
 _SQUARES = 160_000  # cells of all squares of parts by parts together: 0.85 MB on the wire
 OWN = "its own scheme"
 
-_link = st.components.v2.component("tinput.link", js=Path(__file__).with_name("link.js").read_text(encoding="utf-8"))
+_link = component("tinput.link", js=Path(__file__).with_name("link.js").read_text(encoding="utf-8"))
 
 
 # --- choosing -------------------------------------------------------------------------------------------------------
@@ -40,7 +41,7 @@ def choose(page: kit.Page) -> Together:
     """The columns, with their controls: how many, which model, which stack; and the first column is the page's."""
     how_many = kit.choose("Columns", ["2", "3", "4", BUNDLED], key="columns")
     if how_many == BUNDLED:
-        return together([(each, None) for each in _bundled(page)])
+        return together([(each, None) for each in _bundled(page)], [name.split("/")[-1] for name in NAMES])
     count = int(how_many)
     chosen: list[tuple[kit.Page, str | None]] = []
     for number, place in enumerate(st.columns(count, gap="medium")):
@@ -68,7 +69,7 @@ def _bundled(page: kit.Page) -> list[kit.Page]:
     """The text through all bundled models; what holds for all of them is said once."""
     pages = [page if name == page.name else kit.open_page(name, page.text) for name in NAMES]
     badges = [
-        literal.badge(f"{each.name}: {scheme.INJECTION}", scheme.COLOUR, each.model.reason)
+        literal.badge(f"{each.name.split('/')[-1]}: {scheme.INJECTION}", scheme.COLOUR, each.model.reason)
         for each in pages
         for scheme in (SCHEMES[each.model.scheme],)
     ]
@@ -99,11 +100,12 @@ def _stacked(page: kit.Page, number: int) -> tuple[kit.Page, str | None]:
     return (replace(page, trace=page.retrace(stack=stack)), stack) if stack != stacks[0] else (page, None)
 
 
-def together(chosen: Sequence[tuple[kit.Page, str | None]]) -> Together:
-    """Columns of pages and stacks, aligned. Equal names are told apart by a number."""
+def together(chosen: Sequence[tuple[kit.Page, str | None]], names: Sequence[str] = ()) -> Together:
+    """Columns of pages and stacks, aligned. Equal names are told apart by a number; names: others than the models'."""
     columns: list[Column] = []
-    for each, stack in chosen:
-        name = _short(each.name if each.asked is None else each.asked.typed) + (f", {stack}" if stack else "")
+    names = names or [_short(each.name if each.asked is None else each.asked.typed) for each, _ in chosen]
+    for (each, stack), short in zip(chosen, names, strict=True):
+        name = short + (f", {stack}" if stack else "")
         again = sum(column.name.split(" (")[0] == name for column in columns)
         columns.append(Column(each, f"{name} ({again + 1})" if again else name, stack))
     common = align(*(_all_tokens(c.page) for c in columns), lengths=[c.page.seq for c in columns])
@@ -128,7 +130,7 @@ def _short(name: str) -> str:
 
 def heads(page: Together) -> int | None:
     """The head that is looked at, or None for the mean over all: in the address bar."""
-    left, right = kit.columns([2, 3])
+    left, right, _ = kit.columns([2, 1, 2])
     with left:
         mean = kit.choose("Heads", ["One head", "Mean of all"], key="heads") == "Mean of all"
     counts = [c.page.trace.attention.heads for c in page.columns if c.page.trace.attention is not None]
@@ -206,7 +208,7 @@ def chips(page: Together) -> str:
     shown = page.common.parts[: literal.STRIP_LIMIT]
     if len(lines) == 1:
         blocks = [chip for number, part in enumerate(shown) for chip in _chips(page, 0, number, part)]
-        css = "strip"
+        css, style = "strip", ""
     else:
         groups = list(lines.values())
         names = "".join(
@@ -223,9 +225,15 @@ def chips(page: Together) -> str:
             )
             blocks.append(f'<div class="part" data-part="{number}">{stack}</div>')
         css = "strip aligned"
+        # Whole blocks: three of three or four lines, four of two.
+        style = (
+            f' style="max-height: calc({max(2, min(4, 12 // len(groups) - 1))} * ({len(groups)} * 1.77rem + .75rem))"'
+        )
     if len(page.common.parts) > len(shown):
         blocks.append(f'<span class="more">and {len(page.common.parts) - len(shown):,} more</span>')
-    return f'<div class="{css}" tabindex="0" role="group" aria-label="tokens of the text">{"".join(blocks)}</div>'
+    return (
+        f'<div class="{css}"{style} tabindex="0" role="group" aria-label="tokens of the text">{"".join(blocks)}</div>'
+    )
 
 
 NONE = '<span class="tok none" title="no token: this tokenizer drops it">∅</span>'

@@ -17,7 +17,7 @@ from tinput import figures, measure
 from tinput.align import Alignment, Part, correlation, pool, pool_weights
 from tinput.figures import Ruler
 from tinput.positions import Add, Bias, Content, Rotate
-from tinput.ui import given, kit
+from tinput.ui import given, kit, words
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -140,7 +140,7 @@ class Together(kit.Page):
                 same.append(word)
             else:
                 different.setdefault(f"part {found}, {self.common.labels[found]}", []).append(word)
-        said = [f"{_listed(words).capitalize()} first differ at {place}." for place, words in different.items()]
+        said = [f"{_listed(what).capitalize()} first differ at {place}." for place, what in different.items()]
         return said + ([f"{_listed(same).capitalize()} are the same throughout."] if same else [])
 
     # --- by part, so that it can be compared
@@ -227,16 +227,17 @@ class Together(kit.Page):
         return self._linked(pooled, Ruler(self.part_labels, first=self.first), call, True)
 
     def _linked(
-        self, shown: dict[int, Tensor], ruler: Ruler, call: str, minus: bool, *, square: bool = False, **options: Any
-    ) -> Seen:
-        """shown: column number -> matrix. call: Python of that of column k."""
+        self, shown: dict[int, Tensor], ruler: Ruler, call: str, minus: bool, *, square: bool = False,
+        names: Sequence[str] = (), **options: Any,
+    ) -> Seen:  # fmt: skip
+        """shown: column number -> matrix. call: Python of that of column k; names: the columns' if left out."""
         chosen, first = list(shown), shown.get(0)
         if minus:
             chosen = [k for k in chosen if k and first is not None]
             shown = {k: shown[k] - first for k in chosen if first is not None}
         if not chosen:
             return Seen(None, "", chosen)
-        names = [self.names[k] for k in chosen]
+        names = names or [self.names[k] for k in chosen]
         if minus:
             options = {**options, "value_title": "difference", "scale": "diverging", "limits": None, "quantile": 1.0}
         options = {name: value for name, value in options.items() if value not in (None, 1.0)}
@@ -274,15 +275,21 @@ class Together(kit.Page):
                 found[k] = each
         return found
 
+    def named(self, number: int, scheme: str) -> str:
+        """A column's name, with its what-if."""
+        return self.names[number] + (f", as if {words.label(scheme)}" if scheme else "")
+
     def heads(self, effects: Iterable[tuple[str, Effect]]) -> int:
         """How many heads all of some effects on scores have; 0 where none of them is one."""
         scores = [effect.scores for _, effect in effects if isinstance(effect, Bias | Content)]
         return min((len(each) for each in scores if each is not None), default=0)
 
-    def injected(self, effects: dict[int, tuple[str, Effect]], head: int, *, recorded: bool) -> Seen:
+    def injected(
+        self, effects: dict[int, tuple[str, Effect]], head: int, instead: Sequence[tuple[str, Effect | None]]
+    ) -> Seen:
         """What some columns inject, all of one kind, token by token; a bias by one head.
 
-        recorded: whether the traces hold them, so that there is code for it
+        instead: as `effects` has it; a what-if is named so, and has no code, as no trace holds it
         """
         shown, options, square = {}, {}, False
         for k, (_, effect) in effects.items():
@@ -300,8 +307,9 @@ class Together(kit.Page):
         if not shown:
             return Seen(None, "", [])
         call = _call(effects[next(iter(shown))][1], head)
-        seen = self._linked(shown, self.ruler(list(shown)), call, False, square=square, **options)
-        return seen if recorded else replace(seen, code="")
+        names = [self.named(k, instead[k][0]) for k in shown]
+        seen = self._linked(shown, self.ruler(list(shown)), call, False, square=square, names=names, **options)
+        return replace(seen, code="") if any(instead[k][0] for k in shown) else seen
 
 
 @dataclass(frozen=True, eq=False)
@@ -332,5 +340,5 @@ def _call(effect: Effect, head: int) -> str:
     return f"{found}.scores[{head}].masked_fill(\n        traces[k].attention.mask[0].tensor() < 0, float('-inf'))"
 
 
-def _listed(words: Sequence[str]) -> str:
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+def _listed(parts: Sequence[str]) -> str:
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"

@@ -53,7 +53,7 @@ def _said(page: Page) -> Iterator[tuple[str, str]]:
     schemes = list(dict.fromkeys(item.scheme for item in effects)) or list(model.schemes)
     yield "position scheme", " and ".join(map(words.label, schemes))
     yield "where it enters", " and ".join(SCHEMES[name].INJECTION for name in schemes if name in SCHEMES)
-    yield "its parameters", "; ".join(dict.fromkeys(parameters(item) for item in effects)) or "none"
+    yield "as recorded", "; ".join(dict.fromkeys(parameters(item) for item in effects)) or "none"
     yield "tokens of this text", f"{page.seq:,}"
     yield "vocabulary", f"{model.vocab_size:,}"
     yield "width", f"{trace.block_input.shape[-1]:,}"
@@ -66,7 +66,7 @@ def _said(page: Page) -> Iterator[tuple[str, str]]:
     yield "steps before block 1", " → ".join(stage.name for stage in trace.stages)
     yield "block input", words.shape(trace.block_input)
     yield "dtype of the checkpoint", trace.checkpoint_dtype
-    yield "parameters", _counted(page, lambda tensor: math.prod(tensor.shape), lambda total: f"{total:,}")
+    yield "number of parameters", _counted(page, lambda tensor: math.prod(tensor.shape), lambda total: f"{total:,}")
     yield "weights in the files", _counted(page, lambda tensor: tensor.stop - tensor.start, _size)
 
 

@@ -77,6 +77,8 @@ _CSS = """
 .facts { border-collapse: collapse; width: 100%; font-size: 1rem; }
 .facts th, .facts td { text-align: left; padding: .35rem .8rem .35rem 0; vertical-align: top; overflow-wrap: anywhere;
   border-bottom: 1px solid color-mix(in srgb, currentColor 13%, transparent); }
+.facts th, .facts td:first-child { overflow-wrap: break-word; }
+.facts:has(th:nth-child(6)) { font-size: .9rem; }
 .facts tr.differs td { background: color-mix(in srgb, #E69F00 16%, transparent); }
 .facts tr.differs td:first-child::after { content: " (differs)"; font-size: .85rem; opacity: .8; }
 /* Streamlit writes a chart's text in a grey that is too faint for a lecture room; text of another colour stays. */
