@@ -102,7 +102,7 @@ pages[""].append(st.Page(f"../../pages/{HOME}.py", title=PAGES[HOME], url_path=H
 chosen = st.navigation(pages, position="top")
 name = next(name for name, title in PAGES.items() if title == chosen.title)
 shown = takeaway.begin(name)
-with st.sidebar:
+with st.sidebar, shown.inside([]):  # what stands at the side is not the page
     sidebar()
     along = st.container(key="along")
 shown.text, shown.large = st.session_state["text"], kit.large()

@@ -278,6 +278,7 @@ def start(question: str, *, about: Any = None, head: bool = True) -> Page:
     name = st.session_state.get("model") or sources.DEFAULT_MODEL
     page = open_page(name, text)
     if head:
+        _note("Model", page.name)
         top = header(page)
         with place.container():
             html(top)

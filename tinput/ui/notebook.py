@@ -81,10 +81,14 @@ def _flat(parts: Iterable[Part]) -> Iterator[str | Code]:
                 yield f"### {_literal(part.title)}"
 
 
+# What Markdown reads; a dot, a colon and a dash only where they begin a list, a rule or an address.
+_MARKS = re.compile(r"[\\`*_{}\[\]<>#+!|~$&=^@]|\.(?=[^\s\d])|(?<=\d)\.(?=\s)|:(?=/)|^-|-(?=-)")
+
+
 def _literal(text: str) -> str:
     """Markdown that shows `text` as it is. `$` and `\\` stand apart, so that no two of them make a formula."""
     line = " ".join(text.split())
-    line = re.sub(r"[!-/:-@\[-`{-~]", lambda found: f"&#{ord(found[0])};", line)
+    line = _MARKS.sub(lambda found: f"&#{ord(found[0])};", line)
     return line.replace("&#36;", "<span>&#36;</span>").replace("&#92;", "<span>&#92;</span>")
 
 
