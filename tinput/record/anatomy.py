@@ -306,8 +306,17 @@ def _table_rows(front: Front, entry: Entry) -> tuple[int | None, int]:
             table = next((t for t in tensors if t.is_floating_point()), None)
             index = next((t for t in tensors if not t.is_floating_point()), None)
             if table is not None and index is not None:
-                return table.shape[0], int(index.min())
+                return _n_rows(front, op, table), int(index.flatten()[0])
     return None, 0
+
+
+def _n_rows(front: Front, lookup: Op, table: Tensor) -> int:
+    """How many rows a table has; of one that is put together of factors, as many as their axes make."""
+    named = front.placeholders.name_of
+    if named(table):
+        return table.shape[0]
+    factors = [t for op in front.tape.back(lookup) for t in tensors_in((op.args, op.kwargs)) if named(t)]
+    return torch.broadcast_shapes(*(t.shape[:-1] for t in factors)).numel() if factors else table.shape[0]
 
 
 def _outside(front: Front, op: Op) -> Op:
