@@ -60,6 +60,16 @@ def test_how_many_are_recorded():
     assert {kind for kind, _, _ in options.OPTIONS.values()} <= set(census.TYPES)
 
 
+@pytest.mark.parametrize(
+    ("kind", "rows"),  # of its table, and the first token's
+    [("bert", (128, 0)), ("roberta", (128, 2)), ("opt", (130, 2)), ("longformer", (128, 2)), ("reformer", (8 * 16, 0))],
+)
+def test_rows_of_a_table(kind, rows):
+    """Longformer pads a text to its window, and a pad has a row of its own; Reformer's table is kept in factors."""
+    (way,) = census.anatomy(kind).stacks[0].injections
+    assert (way.n_rows, way.first_row) == rows
+
+
 @pytest.mark.parametrize("scaling", [scaling for scaling in options.SCALED if scaling != "longrope"])
 def test_phi_3_has_one_scaling_alone(scaling):
     """Why it has not got every scaling among the options: its class refuses them."""
