@@ -31,6 +31,7 @@ class Stage:
     module: the path of the module that did it; value: (seq, width), what came out, in the run's dtype
     note: a size, a probability, what the step adds; formula: LaTeX
     role: token, position, segment, sum, scale, norm, dropout, projection or other; inputs: the stages it works on
+    number: what it multiplies or divides by, where that is one number; a norm's ε
     """
 
     name: str
@@ -41,6 +42,7 @@ class Stage:
     formula: str = ""
     role: str = "other"
     inputs: tuple[int, ...] = ()
+    number: float | None = None
 
     def __repr__(self) -> str:  # the numbers would fill the screen
         return f"Stage({self.name!r}, {self.op!r}, {self.module!r}, {tuple(self.value.shape)})"
@@ -119,7 +121,8 @@ def _stage(front: Front, op: Op, number: dict[int, int]) -> Stage:
     note = "; ".join(
         part for part in (note, moved if value.ndim > 1 and value.shape[0] != op.value.shape[0] else "") if part
     )
-    return Stage(name, plain(front, op), op.module, value.detach().clone(), note, formula, role, inputs)
+    value = value.detach().clone()
+    return Stage(name, plain(front, op), op.module, value, note, formula, role, inputs, _scalar(front, op))
 
 
 def _nearest(front: Front, op: Op, number: dict[int, int]) -> set[int]:
@@ -171,9 +174,8 @@ def _described(front: Front, op: Op) -> tuple[str, str, str, str]:
         note = "√d_model" if abs(number**2 - shape[-1]) < 0.01 * shape[-1] else ""
         return f"{sign} {number:.4g}", rf"{number:.4g}\,x" if name == "mul" else rf"x / {number:.4g}", "scale", note
     if name == "layer_norm":
-        epsilon = op.kwargs.get("eps", op.args[4] if len(op.args) > 4 else 1e-5)
         formula = r"\frac{x - \mu}{\sqrt{\sigma^2 + \epsilon}} \odot \gamma + \beta"
-        return "layer norm", formula, "norm", f"ε = {epsilon:.0e}"
+        return "layer norm", formula, "norm", f"ε = {_epsilon(op):.0e}"
     if name in ("rms_norm", "norm"):
         return "RMS norm", r"\frac{x}{\sqrt{\overline{x^2} + \epsilon}} \odot \gamma", "norm", ""
     if "dropout" in name:
@@ -223,6 +225,24 @@ def _number(op: Op) -> float | None:
         if isinstance(arg, Tensor) and arg.numel() == 1 and arg.ndim < 2 and arg.dtype != torch.bool:
             return float(arg)
     return None
+
+
+def _scalar(front: Front, op: Op) -> float | None:
+    """The one number that a scale or a norm goes by."""
+    name = plain(front, op)
+    if name in ("mul", "div"):
+        return _number(op)
+    if name == "layer_norm":
+        return _epsilon(op)
+    if name == "rms_norm":  # written out: what is added to the mean of the squares
+        sums = (o for o in front.tape.back(op) if o.module == op.module and o.name.strip("_") in ("add", "radd"))
+        return next((number for o in sums if (number := _number(o)) is not None), None)
+    return None
+
+
+def _epsilon(op: Op) -> float:
+    """Of a layer norm."""
+    return float(op.kwargs.get("eps", op.args[4] if len(op.args) > 4 else 1e-5))
 
 
 def _size(shape: tuple[Any, ...]) -> str:

@@ -8,10 +8,12 @@
 layer.py     another scheme, other positions, another order
 change.py    what that changes: scores and weights before and after
 pairs.py     a rotated score as a sum over frequency pairs
+chain.py     where a value came from: from bytes to one number, as Python that gives it
 
 None of these numbers is the model's own: they say what it would do.
 """
 
+from tinput.surgery.chain import Link, input_chain, opening, program, weight_chain
 from tinput.surgery.change import Change
 from tinput.surgery.layer import Choice, choices, is_causal, move, own_rotation, shuffle, shuffled, swap, turn, unmasked
 from tinput.surgery.pairs import Pairs, pairs_of, split
@@ -19,16 +21,21 @@ from tinput.surgery.pairs import Pairs, pairs_of, split
 __all__ = [
     "Change",
     "Choice",
+    "Link",
     "Pairs",
     "choices",
+    "input_chain",
     "is_causal",
     "move",
+    "opening",
     "own_rotation",
     "pairs_of",
+    "program",
     "shuffle",
     "shuffled",
     "split",
     "swap",
     "turn",
     "unmasked",
+    "weight_chain",
 ]

@@ -1,7 +1,7 @@
-"""Surgery: laws of the schemes, held against the model's own runs, against numpy, and against transformers.
+"""Other positions, schemes and orders: held against the model's own runs, changed checkpoints, and numpy.
 
-Whatever is computed here was computed another way: by the model itself at those positions, by a checkpoint changed on
-the disk, or by the paper's formula written out in numpy.
+Whatever is computed here was computed another way: by the model itself at those positions, by transformers from a
+checkpoint changed on the disk, or by the paper's formula written out.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import math
 import shutil
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,55 +17,12 @@ from safetensors.torch import load_file
 
 import tinput
 from tests import tiny
+from tests.surgery.tools import ADDING, IDS, TURNING, apart, logits, own, weights_apart
 from tinput import surgery
 from tinput.errors import BadIds, NotRecorded
 from tinput.twins import NAMES, folder
-from tinput.window import Field
 
-IDS = [20, 33, 41, 20, 57, 60, 71, 33, 41, 25]
-TEXT = "The old man saw the young man, and the young man saw the old man."
-TURNING = ("llama", "gptj", "gpt_neox", "gemma", "deepseek_v3", "modernbert", "gpt_oss", "qwen3")
-ADDING = ("gpt2", "bert", "roberta", "opt", "albert", "distilbert-sinusoidal")
-
-
-@pytest.fixture(scope="module")
-def opened(tmp_path_factory):
-    """name -> (model, trace of IDS), of a bundled model or of tests/tiny.py."""
-    made = {}
-
-    def get(name: str, **changes):
-        key = (name, *sorted(changes.items()))
-        if key not in made:
-            where: str | Path = name
-            if not name.startswith("tinput/"):
-                where = tmp_path_factory.mktemp("model")
-                tiny.make(name, where, **changes)
-            model = tinput.open_model(where)
-            made[key] = (model, model.trace(ids=IDS))
-        return made[key]
-
-    return get
-
-
-def logits(attention) -> torch.Tensor:
-    """Scores with their bias where a key is seen, 0 elsewhere: (heads, query, key)."""
-    found = attention.scores.tensor() + attention.bias.tensor()
-    return found.masked_fill(attention.mask.tensor() < 0, 0.0)
-
-
-def apart(one, other) -> float:
-    return float((logits(one) - logits(other)).abs().max())
-
-
-def weights_apart(one, other) -> float:
-    return float((one.weights.tensor() - other.weights.tensor()).abs().max())
-
-
-def own(trace) -> torch.Tensor:
-    return torch.arange(len(trace.ids)) if trace.positions is None else trace.positions
-
-
-# --- other positions --------------------------------------------------------------------------------------------------
+# --- other positions ----
 
 
 @pytest.mark.parametrize("name", [*NAMES, *TURNING, *ADDING])
@@ -156,7 +112,7 @@ def test_what_cannot_be_moved_says_why(opened):
         surgery.swap(model, trace, "elsewhere")
 
 
-# --- another scheme ---------------------------------------------------------------------------------------------------
+# --- another scheme ----
 
 
 def twin_qk(name: str, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -278,7 +234,8 @@ def test_sizes_that_do_not_fit_are_refused(opened):
         surgery.swap(model, trace, "learned")
 
 
-# --- another order ----------------------------------------------------------------------------------------------------
+# --- another order ----
+
 
 ORDER = [0, 9, 2, 5, 4, 3, 8, 1, 7, 6]
 
@@ -325,118 +282,3 @@ def test_an_order_is_a_permutation(opened):
     assert (order[0], order[49]) == (0, 49)
     assert torch.equal(order, surgery.shuffled(50, 3, keep=[0, 49]))
     assert not torch.equal(order, surgery.shuffled(50, 4, keep=[0, 49]))
-
-
-# --- what changed -----------------------------------------------------------------------------------------------------
-
-
-def test_a_change_is_after_minus_before(opened):
-    model, trace = opened("tinput/learned")
-    change = surgery.Change(trace.attention, surgery.move(model, trace, own(trace) + 30))
-    for head in range(4):
-        one, other = logits(change.before)[head], logits(change.after)[head]
-        before, after, difference = change.scores(head)
-        past = torch.ones(10, 10).tril() > 0
-        torch.testing.assert_close(difference.values[past], (other - one)[past])
-        assert bool((difference.values[~past] == -torch.inf).all())
-        torch.testing.assert_close(after.values[past] - before.values[past], difference.values[past])
-        weights = change.after.weights.tensor()[head] - change.before.weights.tensor()[head]
-        torch.testing.assert_close(change.weights(head)[2].values[past], weights[past])
-        assert change.largest(head) == pytest.approx((float((other - one).abs().max()), float(weights.abs().max())))
-        assert change.size(head) == pytest.approx(float(one.abs().max()))
-        assert float(change.moved()[head]) == pytest.approx(float(weights.abs().sum(-1).mean() / 2), rel=1e-5)
-
-
-def test_at_2048_tokens_nothing_is_made_for_all_heads_and_cells(monkeypatch):
-    model = tinput.open_model("tinput/none")
-    trace = model.trace(ids=torch.arange(2048) % 900 + 20)
-    monkeypatch.setattr(Field, "tensor", lambda *_: pytest.fail("a whole field was asked for"))
-    biggest = 0
-    softmax = torch.softmax
-
-    def watched(values, dim):
-        nonlocal biggest
-        biggest = max(biggest, values.numel())
-        return softmax(values, dim=dim)
-
-    monkeypatch.setattr(torch, "softmax", watched)
-    change = surgery.Change(trace.attention, surgery.swap(model, trace, "rope"))
-    before, _, difference = change.weights(3)
-    assert before.values.shape == difference.values.shape == (256, 256)
-    assert change.step == 4
-    assert max(change.largest(3)) > 0.1
-    assert 0 < float(change.moved().max()) <= 1
-    assert biggest <= 256 * 2048
-
-
-# --- frequency pairs --------------------------------------------------------------------------------------------------
-
-PAIRED = {  # name: (pairs, dimensions that are not turned, d of theta^(-2i/d), theta)
-    "tinput/rope": (16, 0, 32, 10_000.0),
-    "llama": (8, 0, 16, 10_000.0),  # grouped queries
-    "gptj": (4, 8, 8, 10_000.0),  # neighbours are paired, half of the head
-    "gpt_neox": (2, 12, 4, 10_000.0),  # a quarter of the head
-    "deepseek_v3": (4, 16, 8, 10_000.0),  # the last dimensions
-    "falcon": (8, 0, 16, 10_000.0),  # one head of k
-    "smollm3": (8, 0, 16, 2e6),
-}
-
-
-@pytest.mark.parametrize("name", PAIRED)
-def test_the_parts_sum_to_the_score(opened, name):
-    model, trace = opened(name)
-    pairs, rest, width, theta = PAIRED[name]
-    found, scores = surgery.split(model, trace), trace.attention.scores.tensor()
-    assert (len(found.wavelengths), len(found.rest)) == (pairs, rest)
-    np.testing.assert_allclose(
-        found.wavelengths, 2 * np.pi * theta ** (2 * np.arange(pairs) / width), rtol=1e-6
-    )  # Su et al. 2021
-    for head in range(trace.attention.heads):
-        for query in range(len(IDS)):
-            for key in range(len(IDS)):
-                parts = found.parts(head, query, key)
-                assert float(parts.sum()) == pytest.approx(float(scores[head, query, key]), abs=1e-5)
-    fields = [found.field(1, pair) for pair in (*range(pairs), None)]
-    torch.testing.assert_close(sum(f.tensor() for f in fields), scores[1], atol=1e-5, rtol=1e-5)
-
-
-@pytest.mark.parametrize("name", ["tinput/rope", "gptj", "llama"])
-def test_a_part_is_what_its_pair_alone_gives(opened, name):
-    """Each pair's part of a score is Re(z_q conj(z_k)) of q and k before the rotation, turned by the distance."""
-    model, trace = opened(name)
-    found, attention = surgery.split(model, trace), trace.attention
-    group = attention.heads // attention.kv_heads
-    q, k = attention.q_before.double().numpy(), attention.k_before.double().numpy()
-    a, b = found.first.numpy(), found.second.numpy()
-    for head, query, key in ((0, 9, 2), (1, 5, 5), (3, 8, 0)):
-        zq = q[head, query, a] + 1j * q[head, query, b]
-        zk = k[head // group, key, a] + 1j * k[head // group, key, b]
-        turn = np.exp(1j * (query - key) * 2 * np.pi / found.wavelengths.numpy())
-        want = attention.scale * (zq * turn * zk.conj()).real
-        np.testing.assert_allclose(found.parts(head, query, key)[:-1].numpy(), want, atol=1e-5)
-
-
-@pytest.mark.parametrize("name", ["tinput/rope", "gptj", "modernbert"])
-def test_shares_are_covariances_over_the_variance(opened, name):
-    model, trace = opened(name)
-    found, attention = surgery.split(model, trace), trace.attention
-    shares = found.shares().numpy()
-    np.testing.assert_allclose(shares.sum(1), 1, atol=1e-5)
-    seen = (attention.mask.tensor() == 0).numpy()
-    for head in range(attention.heads):
-        parts = np.stack([found.field(head, pair).tensor().double().numpy() for pair in range(len(found.first))])
-        score = attention.scores.tensor()[head].double().numpy()
-
-        def around(values, head=head):
-            """What is left of each row once its mean over the keys that are seen is gone."""
-            rows = [row[see] - row[see].mean() for row, see in zip(values, seen[head], strict=True)]
-            return np.concatenate(rows)
-
-        want = [around(part) @ around(score) / (around(score) @ around(score)) for part in parts]
-        np.testing.assert_allclose(shares[head, :-1], want, atol=1e-5)
-
-
-def test_without_a_rotation_there_is_nothing_to_split(opened):
-    model, trace = opened("tinput/alibi")
-    with pytest.raises(NotRecorded, match="tinput/alibi does not rotate q and k in layer 0"):
-        surgery.split(model, trace)

@@ -1,0 +1,105 @@
+"""Where a value came from: the code that is shown is run, and gives the recorded value, in every model at hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import tinput
+from tests import tiny
+from tinput import surgery
+from tinput.errors import BadIds, NotRecorded
+from tinput.twins import NAMES, folder
+
+
+def run(start: dict[str, Any], links) -> dict[str, Any]:
+    """The names that a shown program leaves, run after its opening."""
+    space = dict(start)
+    exec(surgery.program(links), space)
+    return space
+
+
+def opening(model, trace) -> dict[str, Any]:
+    space: dict[str, Any] = {}
+    exec(surgery.opening(model, trace), space)
+    return space
+
+
+@pytest.mark.parametrize("name", [*NAMES, *tiny.CONFIGS])
+def test_the_python_of_a_block_input_s_value_gives_it(opened, name):
+    model, trace = opened(name)
+    start = opening(model, trace)
+    for token, dimension in ((0, 0), (4, 17), (9, trace.block_input.shape[1] - 1)):
+        links = surgery.input_chain(model, trace, token, dimension)
+        want = float(trace.block_input[token, dimension])
+        space = run(start, links)
+        assert space["value"] == pytest.approx(want, abs=1e-5)
+        assert links[-1].value == want
+        assert not [link.name for link in links if link.read]  # each step is a formula, none read off
+        for link in links:  # and each number on the way is what its own line gives
+            if isinstance(link.value, float) and link.code.startswith("x"):
+                row = space[link.code.split(" = ")[0]]
+                assert link.value == pytest.approx(float(row[dimension]), abs=1e-5)
+
+
+@pytest.mark.parametrize("name", [*NAMES, *(name for name in tiny.CONFIGS if name != "mamba")])
+def test_the_python_of_an_attention_weight_gives_it(opened, name):
+    model, trace = opened(name)
+    weights, scores = trace.attention.weights.tensor(), trace.attention.scores.tensor()
+    start = opening(model, trace)
+    for head, query, key in ((0, 9, 2), (3, 5, 5), (1, 2, 7)):
+        links = surgery.weight_chain(model, trace, head, query, key)
+        space = run(start, links)
+        assert space["weight"] == pytest.approx(float(weights[head, query, key]), abs=1e-5)
+        by_name = {link.name: link for link in links}
+        assert by_name["weight"].value == pytest.approx(float(weights[head, query, key]), abs=1e-5)
+        assert by_name["score"].value == pytest.approx(float(scores[head, query, key]), abs=1e-5)
+        read = [link.name for link in links if link.read]
+        assert read == (["+ bias"] if trace.scheme == "relative" else [])  # whose share is not of positions alone
+        if "mask" in by_name:
+            hidden = weights[head, query, key] == 0
+            assert by_name["mask"].value == ("hidden: its score is -∞" if hidden else "seen")
+
+
+def test_from_a_text_the_chain_begins_with_bytes():
+    """The numbers of a bundled model, from its file, by hand."""
+    model = tinput.open_model("tinput/learned")
+    trace = model.trace("The old man saw the young man")
+    links = surgery.input_chain(model, trace, 2, 5)
+    weights = load_file(folder("learned") / "model.safetensors")
+    token = weights["model.embed_tokens.weight"][int(trace.ids[2]), 5].double()
+    place = weights["model.position_table.weight"][2, 5].double()
+    assert [link.name for link in links] == [
+        "bytes", "id", "token embedding", "× 11.31", "position embedding", "+ position", "block input",
+    ]  # fmt: skip
+    assert links[0].value == repr(b" man")
+    assert links[1].value == str(int(trace.ids[2]))
+    want = [token, token * 128**0.5, place, token * 128**0.5 + place]
+    np.testing.assert_allclose([link.value for link in links[2:6]], want, rtol=1e-6)
+    assert run(opening(model, trace), links)["piece"] == b" man"
+    assert "'The old man saw the young man'" in surgery.opening(model, trace)
+
+
+@pytest.mark.parametrize("name", ["opt-narrow", "albert"])
+def test_a_row_of_another_width_is_told_by_its_length(opened, name):
+    model, trace = opened(name)
+    links = surgery.input_chain(model, trace, 3, 40)
+    narrow = trace.stages[0].value.flatten(1)[3]
+    assert len(narrow) == 32
+    (first,) = (link for link in links if link.name == "token embedding")
+    assert first.value == f"32 numbers of length {float(torch.linalg.vector_norm(narrow)):.4g}"
+
+
+def test_cells_that_are_not_there(opened):
+    model, trace = opened("tinput/rope")
+    with pytest.raises(BadIds, match="There are 10 tokens and 128 dimensions"):
+        surgery.input_chain(model, trace, 10, 0)
+    with pytest.raises(BadIds, match="4 heads, 10 queries and 10 keys"):
+        surgery.weight_chain(model, trace, 4, 0, 0)
+    model, trace = opened("mamba")
+    with pytest.raises(NotRecorded, match="There is no attention in"):
+        surgery.weight_chain(model, trace, 0, 0, 0)
