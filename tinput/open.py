@@ -317,6 +317,7 @@ class Model:
             return record(skeleton, self.anatomy, stack, ids, positions, scheme_of)
         assert skeleton.weights is not None
         needs = needed(skeleton, self.anatomy, stack, ids, positions)
+        skeleton.require((*needs.rows, *needs.whole))
         with skeleton.weights.holding(needs.rows, needs.whole):
             size, why = skeleton.weights.size(needs.attention), ""
             if attention is False or (attention is None and size > FREE):

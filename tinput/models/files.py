@@ -179,7 +179,8 @@ def _check_architecture(file: str, config: dict[str, Any]) -> None:
             config,
         )
     raise Unknown(
-        f"{file} has model_type {kind!r}, which transformers {__version__} does not have; a newer transformers may.",
+        f"{file} has model_type {kind!r}, which transformers {__version__} does not have; "
+        "install a newer transformers, or choose another model.",
         config,
     )
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import os
 import re
 import uuid
@@ -24,6 +25,7 @@ from urllib.parse import urlsplit
 from tinput.errors import BadFile, BadModel, Gated, NotAllowed, NotFound, Private, Unreachable
 from tinput.models import progress
 from tinput.models.progress import Meter
+from tinput.models.store import shared
 
 __all__ = ["Hub", "Retry", "Tries", "explained", "offline"]
 
@@ -82,7 +84,8 @@ class Hub:
         """
         meter = Meter(f"{name}: {CONFIG}")
         commit, files = progress.run(meter, [lambda: _resolve(name, revision, token, meter)])[0]
-        hub = cls(name, commit, token, files, _folder(name, commit))
+        hub = cls(name, commit, token, _listed(name, commit, files), _folder(name, commit))
+        files = hub.files
         if files is not None and CONFIG not in files:
             raise BadFile(hub.no_config())
         hub.download([CONFIG], meter)
@@ -170,14 +173,20 @@ class Hub:
             made = (one for one in found if one.author == CONVERTER and "safetensors" in one.title.lower())
             return next((one.git_reference for one in made if one.git_reference), None)
 
+        store, key = shared(), f"{self.key} converted"
+        kept = store.get(key, [(0, 40)]).get((0, 40))
         try:
-            ref = progress.run(meter, [lambda: _persistently(self.name, meter, ask)])[0]
-            if ref is None:
-                return None
-            commit, files = progress.run(meter, [lambda: _resolve(self.name, ref, self.token, meter)])[0]
+            if kept is None:
+                ref = progress.run(meter, [lambda: _persistently(self.name, meter, ask)])[0]
+                if ref is None:
+                    return None
+                commit, files = progress.run(meter, [lambda: _resolve(self.name, ref, self.token, meter)])[0]
+                store.put(key, [(0, commit.encode())])
+            else:
+                commit, files = kept.decode(), None
         except BadModel:
             return None
-        return Hub(self.name, commit, self.token, files, _folder(self.name, commit))
+        return Hub(self.name, commit, self.token, _listed(self.name, commit, files), _folder(self.name, commit))
 
 
 CONVERTER = "SFconvertbot"  # the account whose pull requests transformers takes too
@@ -263,6 +272,23 @@ def _resolve(name: str, revision: str | None, token: bool | None, meter: Meter) 
         )
     _remember(name, ref, commit)
     return commit, tuple(entry.rfilename for entry in info.siblings) if info.siblings is not None else None
+
+
+def _listed(name: str, commit: str, files: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    """The names of a repo's files, as just heard, or as heard when it was opened before."""
+    key, store = f"{endpoint()} {name} {commit} files", shared()
+    if files is not None:
+        raw = json.dumps(files).encode()
+        if not store.get(key, [(0, 8)]):
+            store.put(key, [(0, len(raw).to_bytes(8, "little")), (8, raw)])
+        return files
+    for length in store.get(key, [(0, 8)]).values():
+        end = 8 + int.from_bytes(length, "little")
+        for raw in store.get(key, [(8, end)]).values():
+            return tuple(json.loads(raw))
+    if offline():  # all that there is
+        return tuple(path.name for path in _folder(name, commit).glob("*"))
+    return None
 
 
 def _known(name: str, ref: str) -> str | None:

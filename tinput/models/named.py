@@ -70,6 +70,14 @@ class ModuleWeights:
             return str(error)
         return None
 
+    def lacking(self, name: str) -> str | None:
+        """Why a tensor is in no file, going by its name alone: no header is read. None if one should hold it."""
+        try:
+            self._source(name)
+        except BadFile as error:
+            return str(error)
+        return None
+
     def names_in_file(self, name: str) -> tuple[str, ...]:
         """The names in the files from which a module's tensor comes; several where it is put together of them."""
         return tuple(key for key, _ in self._find(name).keys)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import gc
 import inspect
 import math
@@ -23,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from tinput.errors import BadIds, BadModel, NotRecorded, Unknown
+from tinput.errors import BadFile, BadIds, BadModel, NotRecorded, Unknown
 from tinput.models.copying import copied
 from tinput.models.named import ModuleWeights, Source
 from tinput.models.tree import map_tensors, tensors_in
@@ -57,6 +58,7 @@ def undisturbed() -> Iterator[None]:
 _SMALL = 1 << 14
 _HUGE = 1 << 19
 _POOL = 1 << 17
+_INITIALISERS = ("uniform_", "normal_", "kaiming_uniform_", "xavier_uniform_", "xavier_normal_", "zeros_", "ones_")
 _LOOKUPS = frozenset(["embedding", "index_select"])
 
 
@@ -126,30 +128,47 @@ class Skeleton:
             self._read_buffers(model)
         return model, Placeholders(self, model, read, only)
 
+    def require(self, names: Iterable[str]) -> None:
+        """Raises BadFile for a parameter that is in no file, by its name alone, and not computed by the class."""
+        assert self.weights is not None
+        for name in names:
+            if (reason := self.weights.lacking(name)) is not None and self.initial(name) is None:
+                raise BadFile(reason)
+
     def initial(self, name: str) -> Tensor | None:
         """The value that the class itself computes for a parameter; None for one that starts at random or constant.
 
         A sinusoidal table that is kept in no file comes from here, and that a table is computed at all is known
         from it: a learned one starts elsewhere with another seed.
         """
+        with LOCK, torch.random.fork_rng(devices=[]), torch.no_grad():
+            with contextlib.suppress(RuntimeError, ValueError, IndexError):  # a class may insist on the whole table
+                first, second = (self._started(name, seed, rows=4) for seed in (1, 2))
+                if first is None or second is None or not torch.equal(first, second):
+                    return None
+            first, second = (self._started(name, seed) for seed in (1, 2))
+        if first is None or second is None:
+            return None
+        varies = first.ndim > 1 and len(first) > 1 and not torch.equal(first[1:], first[:-1])
+        return first if varies and torch.equal(first, second) else None
+
+    def _started(self, name: str, seed: int, rows: int | None = None) -> Tensor | None:
+        """What the class puts into a parameter, or into one of so many rows; None for the model's own parameters."""
         path, _, key = name.rpartition(".")
         owner_path, _, _ = path.rpartition(".")
-        with LOCK, torch.random.fork_rng(devices=[]), torch.no_grad():
-            values = []
-            for seed in (1, 2):
-                torch.manual_seed(seed)
-                parent = copy.deepcopy(self.model.get_submodule(owner_path)) if path else None
-                module = parent.get_submodule(path[len(owner_path) :].lstrip(".")) if parent is not None else None
-                if module is None or parent is None or module._parameters.get(key) is None:
-                    return None
-                value = torch.full_like(module._parameters[key], torch.nan, device="cpu")  # type: ignore[arg-type]
-                module._parameters[key] = nn.Parameter(value, requires_grad=False)
-                self.model._init_weights(module)
-                self.model._init_weights(parent)
-                values.append(module._parameters[key])
-        first, second = values
-        varies = first.ndim > 1 and len(first) > 1 and not torch.equal(first[1:], first[:-1])
-        return first.data if varies and torch.equal(first, second) else None
+        if not path:
+            return None
+        torch.default_generator.manual_seed(seed)  # the others' generators have no part in it, and take longer
+        parent = copied(self.model.get_submodule(owner_path))
+        module = parent.get_submodule(path[len(owner_path) :].lstrip("."))
+        if (parameter := module._parameters.get(key)) is None:
+            return None
+        value = torch.full_like(parameter[:rows] if parameter.ndim else parameter, torch.nan, device="cpu")
+        module._parameters[key] = nn.Parameter(value, requires_grad=False)
+        self.model._init_weights(module)
+        self.model._init_weights(parent)
+        made = module._parameters[key]
+        return None if made is None else made.data
 
 
 class Absent(nn.Module):
@@ -271,7 +290,7 @@ class Placeholders:
             if name.endswith("_") and not name.endswith("__"):
                 return args[0].fill_(torch.nan) if self._read and id(args[0]) not in self.names else args[0]
             if name == "linear" and len(args) > 1 and id(args[0]) not in self.names:  # what most calls are
-                return self.random_like(torch.empty(()).expand(*args[0].shape[:-1], args[1].shape[0]))
+                return self.random_like(args[0].new_empty(()).expand(*args[0].shape[:-1], args[1].shape[0]))
             mixed = any(id(t) not in self.names and t.is_floating_point() for t in tensors_in((args, kwargs)))
             try:  # an index of one element is read as a number, which meta tensors cannot be
                 on_meta = func(*map_tensors(_floats_to_meta, args), **map_tensors(_floats_to_meta, kwargs))
@@ -314,13 +333,34 @@ class Placeholders:
 def _build(config: Any, dtype: torch.dtype) -> PreTrainedModel:
     cls = model_class(config)
     try:
-        with torch.device("meta"):
+        with torch.device("meta"), _nothing_to_draw():
             # experts come after the attention that is recorded; "eager" is the one way of theirs that runs on any dtype
             return cls._from_config(copy.deepcopy(config), dtype=dtype, experts_implementation="eager").eval()
     except (ImportError, ValueError, TypeError, KeyError, AttributeError, RuntimeError, ZeroDivisionError) as error:
         raise BadModel(
             f"transformers cannot build {cls.__name__} from this config.json ({_first_line(error)}); check its numbers."
         ) from error
+
+
+@contextlib.contextmanager
+def _nothing_to_draw() -> Iterator[None]:
+    """torch's own initialisers leave tensors on `meta` alone, which have no numbers, but for which they take long."""
+    kept = {name: getattr(nn.init, name) for name in _INITIALISERS}
+
+    def unless_meta(draw: Callable) -> Callable:
+        @functools.wraps(draw)
+        def initialise(tensor: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+            return tensor if tensor.is_meta else draw(tensor, *args, **kwargs)
+
+        return initialise
+
+    for name, draw in kept.items():
+        setattr(nn.init, name, unless_meta(draw))
+    try:
+        yield
+    finally:
+        for name, draw in kept.items():
+            setattr(nn.init, name, draw)
 
 
 def model_class(config: Any) -> type[PreTrainedModel]:

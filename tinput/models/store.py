@@ -22,6 +22,7 @@ VARIABLE = "TINPUT_CACHE_BYTES"
 LIMIT = 1_000_000_000  # bytes on disk, unless the variable says otherwise
 IN_MEMORY = 64_000_000  # bytes, where there is no disk to be had
 FRESH = 60  # seconds in which a piece counts as just used: reading then writes nothing
+OVERHEAD = 8_192  # bytes that a piece may take besides its own: the rest of its last page, and its place in the indices
 BUSY = 5.0  # seconds to wait for another process
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS files (id INTEGER PRIMARY KEY, name TEXT UNIQUE NOT NULL);
@@ -65,21 +66,23 @@ class Store:
 
     def put(self, file: str, pieces: Iterable[tuple[int, bytes]]) -> None:
         """Keeps pieces (start, bytes) of a file, all or none of them."""
-        now = int(time.time())
+        now, pieces = int(time.time()), [(start, raw) for start, raw in pieces]
+        need = sum(len(raw) + OVERHEAD for _, raw in pieces)
+        limit = self.limit if self.path else min(self.limit or IN_MEMORY, IN_MEMORY)
+        if need > limit:
+            return
         with self._open() as db, db:
+            while self._size(db) + need > limit:  # first, so that the file never grows past its limit
+                gone = db.execute("DELETE FROM pieces WHERE rowid IN (SELECT rowid FROM pieces ORDER BY used LIMIT 32)")
+                if not gone.rowcount:
+                    return
             db.execute("INSERT OR IGNORE INTO files (name) VALUES (?)", (file,))
             number = db.execute("SELECT id FROM files WHERE name = ?", (file,)).fetchone()[0]
             db.executemany(
                 "INSERT OR REPLACE INTO pieces VALUES (?, ?, ?, ?, ?, ?)",
                 ((number, start, len(raw), now, zlib.crc32(raw), raw) for start, raw in pieces),
             )
-            limit = self.limit if self.path else min(self.limit or IN_MEMORY, IN_MEMORY)
-            while self._size(db) > limit:
-                gone = db.execute("DELETE FROM pieces WHERE rowid IN (SELECT rowid FROM pieces ORDER BY used LIMIT 32)")
-                if not gone.rowcount:
-                    break
-            if self._size(db) > 0.9 * limit:
-                db.execute("PRAGMA incremental_vacuum")
+            db.execute("PRAGMA incremental_vacuum").fetchall()
 
     def size(self) -> int:
         """Bytes in use."""
