@@ -10,8 +10,6 @@ KINDS = {Add: "Vectors that are added", Rotate: "Angles by which q and k turn", 
 page = kit.start("What do several models make of the same sentence?", head=False)
 together = columns.choose(page)
 kit.html(columns.chips(together))
-if len({column.page.tokens.ids for column in together.columns}) > 1:
-    kit.note("Tokens of the same bytes of the text stand one below the other: a part of the text.")
 large, names = kit.large(), together.names
 columns.link()
 
@@ -20,21 +18,6 @@ part = kit.choose(
     ["Facts", "Block inputs", "What each injects", "Similarity", "Norms", "Spectra", "Attention"],
     key="compare",
 )
-
-
-def correlated() -> list[str]:
-    """How alike the similarity matrices are, pair by pair."""
-    found = together.correlations()
-    if not found:
-        return []
-    if len(found) == 1:
-        r = found[0][2]
-        return [f"The two matrices correlate with r = {r:.3f} over all pairs of different parts."]
-    most, least = max(found, key=lambda pair: pair[2]), min(found, key=lambda pair: pair[2])
-    return [
-        f"Most alike are {most[0]} and {most[1]}, r = {most[2]:.3f}; least {least[0]} and {least[1]}, "
-        f"r = {least[2]:.3f}, over all pairs of different parts."
-    ]
 
 
 def missing(chosen: list[int], why: str) -> list[str]:
@@ -88,7 +71,9 @@ elif part == "What each injects":
                     head = kit.number("Head", key="head", high=count - 1)
             seen = together.injected(effects[kind], head or 0, instead)
             if seen.figure is None:
-                kit.sentences("Its scores depend on the content too: there is no bias of positions alone to lay beside others.")
+                kit.sentences(
+                    "Its scores depend on the content too: there is no bias of positions alone to lay beside others."
+                )
             else:
                 together.show(seen.figure, f"injected-{kind.__name__.lower()}", code=seen.code)
             said = set()
@@ -113,8 +98,10 @@ elif part == "Similarity":
         )
         if seen.figure is not None:
             together.show(seen.figure, "similarities", code=seen.code)
+        if len(names) > 2:
+            kit.html(together.correlation_table())
         panel.say(
-            *correlated(),
+            *together.correlated(),
             formula=r"r = \frac{\sum_{i<j}(a_{ij}-\bar a)(b_{ij}-\bar b)}"
             r"{\sqrt{\sum_{i<j}(a_{ij}-\bar a)^2 \sum_{i<j}(b_{ij}-\bar b)^2}}",
             note="A part of several tokens stands with the mean of their vectors. The correlation leaves the diagonal "

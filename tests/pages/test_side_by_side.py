@@ -265,6 +265,17 @@ def test_similarities_and_their_correlation(bert):
     assert f"r = {r:.3f}" in app.words(other)  # whichever comes first
 
 
+def test_all_correlations_are_in_a_table():
+    names = ["tinput/rope", "tinput/rope", "tinput/sinusoidal"]
+    at = app.show("side_by_side", model=names[0], columns="3", other=names[1], third=names[2], compare="Similarity")
+    table = rows(at)
+    upper = np.triu_indices(len(trace(names[0]).ids), 1)
+    one, two = (measure.cosine(trace(name).block_input).double().numpy()[upper] for name in names[1:])
+    r = f"{np.corrcoef(one, two)[0, 1]:.3f}"
+    assert list(table.values()) == [["", "1.000", r], ["1.000", "", r], [r, r, ""]]
+    assert "most alike are tinput/rope and tinput/rope (2), r = 1.000" in app.words(at)
+
+
 def test_norms_and_spectra(bert):
     common, _ = parts(["tinput/rope", bert], WORDS)
     at = app.show("side_by_side", WORDS, "tinput/rope", other=bert, compare="Norms")
@@ -368,6 +379,17 @@ def test_a_long_text_shows_some_parts_and_says_which():
     own = trace("tinput/rope", text).block_input[100:300]
     np.testing.assert_allclose(shown[0], measure.cosine(own).numpy(), atol=1e-5)
     assert figure["layout"]["meta"]["first"] == 100
+
+
+def test_a_model_with_too_few_positions_cuts_the_common_part():
+    text = "word and " * 400
+    at = app.show("side_by_side", text, "tinput/rope", other="tinput/learned", compare="Similarity")
+    (figure,) = app.figures(at)
+    assert [values.shape for values in app.heats(figure)] == [(256, 256)] * 2
+    assert "Shown: the first 256 of " in app.words(at)  # said where the table ends
+    assert len(app.chips(at)) == 256  # one line: the tokens are the same as far as both go
+    (code,) = app.code(at)
+    np.testing.assert_allclose(code_shown.run(code).data[0].z, app.heat(figure), atol=1e-5)
 
 
 @pytest.mark.browser

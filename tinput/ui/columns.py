@@ -203,8 +203,8 @@ def chips(page: Together) -> str:
     """
     lines: dict[Any, list[int]] = {}
     for number, column in enumerate(page.columns):
-        tokens = column.page.tokens
-        lines.setdefault((tokens.ids, tokens.pieces, tokens.spans), []).append(number)
+        tokens, stop = column.page.tokens, max((part.tokens[number][1] for part in page.common.parts), default=0)
+        lines.setdefault((tokens.ids[:stop], tokens.pieces[:stop], page.common.ranges(number)), []).append(number)
     shown = page.common.parts[: literal.STRIP_LIMIT]
     if len(lines) == 1:
         blocks = [chip for number, part in enumerate(shown) for chip in _chips(page, 0, number, part)]

@@ -17,7 +17,7 @@ from tinput import figures, measure
 from tinput.align import Alignment, Part, correlation, pool, pool_weights
 from tinput.figures import Ruler
 from tinput.positions import Add, Bias, Content, Rotate
-from tinput.ui import given, kit, words
+from tinput.ui import given, kit, literal, words
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -191,14 +191,36 @@ class Together(kit.Page):
             found.append(pool_weights(total / len(chosen), self.ranges(k), attention.mask[chosen[0]].tensor()))
         return found
 
-    def correlations(self) -> list[tuple[str, str, float]]:
-        """(name, name, correlation of their similarity matrices) of each pair of columns."""
-        return [
-            (self.names[i], self.names[j], correlation(a, b))
+    @cached_property
+    def correlations(self) -> dict[tuple[int, int], float]:
+        """How alike the similarity matrices of two columns are: (number, number) -> r, the smaller number first."""
+        return {
+            (i, j): correlation(a, b)
             for i, a in enumerate(self.similarities)
             for j, b in enumerate(self.similarities)
             if i < j and a is not None and b is not None
-        ]
+        }
+
+    def correlated(self) -> list[str]:
+        """The same in a sentence."""
+        found = {pair: r for pair, r in self.correlations.items() if not math.isnan(r)}
+        if not found:
+            return ["There are too few parts, or too equal ones, for a correlation."]
+        said = {pair: f"{self.names[pair[0]]} and {self.names[pair[1]]}, r = {r:.3f}" for pair, r in found.items()}
+        most, least = (choose(found, key=found.__getitem__) for choose in (max, min))
+        if len(found) == 1:
+            return [f"Over all pairs of different parts, the two matrices correlate with r = {found[most]:.3f}."]
+        return [f"Over all pairs of different parts, most alike are {said[most]}, least {said[least]}."]
+
+    def correlation_table(self) -> str:
+        """HTML of all correlations, a row and a column a model."""
+        pairs, count = self.correlations, len(self.columns)
+        rows = [
+            (self.names[i], *(f"{pairs[min(i, j), max(i, j)]:.3f}" if (min(i, j), max(i, j)) in pairs else ""
+                              for j in range(count)))
+            for i in range(count)
+        ]  # fmt: skip
+        return literal.table(("r", *self.names), rows, [False] * count)
 
     # --- pictures
 

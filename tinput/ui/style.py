@@ -79,6 +79,7 @@ _CSS = """
   border-bottom: 1px solid color-mix(in srgb, currentColor 13%, transparent); }
 .facts th, .facts td:first-child { overflow-wrap: break-word; }
 .facts:has(th:nth-child(6)) { font-size: .9rem; }
+.facts:has(th:nth-child(6)) td { min-width: 5.4rem; padding-right: .6rem; }
 .facts tr.differs td { background: color-mix(in srgb, #E69F00 16%, transparent); }
 .facts tr.differs td:first-child::after { content: " (differs)"; font-size: .85rem; opacity: .8; }
 /* Streamlit writes a chart's text in a grey that is too faint for a lecture room; text of another colour stays. */
