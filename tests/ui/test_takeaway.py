@@ -5,10 +5,12 @@ from __future__ import annotations
 import ast
 import base64
 import hashlib
+import io
 import json
 import re
 import subprocess
 import sys
+import zipfile
 from collections.abc import Iterator
 from functools import cache
 from html import unescape
@@ -21,10 +23,12 @@ import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
+import tinput
 from tests import app
 from tests.pages.code_shown import assert_same_numbers
+from tinput.open import Model
 from tinput.twins import NAMES
-from tinput.ui import formula, notebook, onefile, takeaway
+from tinput.ui import formula, kit, notebook, onefile, takeaway, tools
 
 OVER = {"side_by_side": "compare"}  # the control whose choices are gone through, where it is not the first
 MORE = {"lessons": {"shown": "true"}}  # what a page must be told before it shows a picture
@@ -220,6 +224,31 @@ def test_text_in_a_notebook_is_no_markup(text):
     assert set(re.findall(r"<(\w+)", made)) <= {"h1", "h2", "p", "span"}
     assert flat(" ".join(app.chips(at))) in flat(unescape(re.sub(r"<[^>]*>", "", made)))
     assert "$" not in "".join(source)
+
+
+# --- traces -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_traces_of_a_page_with_several_models():
+    names = ["tinput/rope", "tinput/alibi"]
+    at = app.show("side_by_side", model=names[0], other=names[1])
+    with zipfile.ZipFile(io.BytesIO(tools._traces(shown(at)))) as archive:
+        assert archive.namelist() == ["1-tinput-rope.npz", "2-tinput-alibi.npz"]
+        for name, member in zip(names, archive.namelist(), strict=True):
+            with np.load(io.BytesIO(archive.read(member)), allow_pickle=False) as file:
+                assert json.loads(str(file["provenance"]))["model"] == name
+                np.testing.assert_array_equal(file["block_input"], tinput.open_model(name).trace(app.TEXT).block_input)
+
+
+@pytest.mark.parametrize("text", [app.TEXT, "word " * 3_000])
+def test_a_trace_is_had_again_from_the_cache(text, monkeypatch):
+    (again,) = shown(app.show("tokens", text, model="tinput/rope")).traces
+
+    def never(*_, **__):
+        raise AssertionError("traced anew")
+
+    monkeypatch.setattr(Model, "trace", never)
+    assert len(again().ids) == min(kit.LIMIT, len(tinput.open_model("tinput/rope").tokenize(text).ids))
 
 
 # --- links ------------------------------------------------------------------------------------------------------------

@@ -88,7 +88,8 @@ def stop_presenting() -> None:
 
 def link() -> str:
     """The address of this view, below the server's own."""
-    return f"{name}?{urlencode([(key, value) for key in st.query_params for value in st.query_params.get_all(key)])}"
+    query = urlencode([(key, value) for key in st.query_params for value in st.query_params.get_all(key)])
+    return f"{name}?{query}" if query else name
 
 
 def page(name: str, title: str) -> StreamlitPage:

@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import streamlit as st
@@ -313,7 +313,9 @@ def open_page(name: str, text: str) -> Page:
         st.stop()
     except TinputError as error:
         stop(str(error), "Change the text, or choose another model.")
-    takeaway.current().of(page.source, page.trace)
+    # As `_trace` asked for it: kept in the cache and not here, where each session would hold it.
+    again = partial(cache.trace, page.key, None if page.ids else text, ids=page.ids, attention=asked.attention)
+    takeaway.current().of(page.source, again)
     return page
 
 

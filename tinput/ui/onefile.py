@@ -23,7 +23,7 @@ body { font-family: "Source Sans 3", "Source Sans Pro", system-ui, sans-serif; c
   margin: 0 auto; padding: 2rem 2.2rem 4rem; max-width: 1500px; }
 body > * + * { margin-top: .75rem; }
 .panel-title { margin-top: 1.6rem; }
-.panel { display: grid; grid-template-columns: minmax(0, 67fr) minmax(0, 33fr); gap: 2rem; }
+.panel { display: grid; grid-template-columns: minmax(0, 67fr) minmax(0, 33fr); gap: 2rem; margin-top: .6rem; }
 @media (max-width: 900px) { .panel { grid-template-columns: minmax(0, 1fr); } }
 .strip { max-height: none; }
 .settings { font-size: .95rem; margin: .5rem 0; }
@@ -32,6 +32,7 @@ math { font-family: "STIX Two Math", "Cambria Math", "Latin Modern Math", math, 
 .take button { font: inherit; font-size: .9rem; border: 0; background: none; padding: .2rem .5rem; cursor: pointer;
   color: #0B5CAD; }
 .table { max-height: 32rem; overflow: auto; }
+.table td { overflow-wrap: normal; }
 details { font-size: .95rem; margin-top: .3rem; }
 summary { cursor: pointer; color: #0B5CAD; }
 pre { background: #EEF2F6; padding: .8rem 1rem; border-radius: .4rem; overflow-x: auto; font-size: .9rem; }

@@ -6,17 +6,19 @@ of a page. Files are made of it only when they are asked for: `onefile.html` and
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import streamlit as st
 
 if TYPE_CHECKING:
     from pandas import DataFrame
     from plotly.graph_objects import Figure
+
+    from tinput.record import Trace
 
 __all__ = ["KEY", "Code", "Formula", "Group", "Heading", "Panel", "Part", "Picture", "Setting", "Shown", "Table",
            "Words", "begin", "current"]  # fmt: skip
@@ -102,8 +104,8 @@ class Shown:
     """All that one run of a page has put on the screen, first to last.
 
     name: the page's in the address bar; question, text: as they stand there; sources: where the numbers are from, one
-    mapping a model, and their traces; link: the view's, below the server's address, such as `rope?text=a+cat`; large:
-    whether large type is on
+    mapping a model, and traces: what gives their traces again; link: the view's, below the server's address, such as
+    `rope?text=a+cat`; large: whether large type is on
     """
 
     name: str = ""
@@ -113,7 +115,7 @@ class Shown:
     large: bool = False
     parts: list[Part] = field(default_factory=list)
     sources: list[Mapping[str, object]] = field(default_factory=list)
-    traces: list[Any] = field(default_factory=list)
+    traces: list[Callable[[], Trace]] = field(default_factory=list)
     _place: list[Part] | None = None
 
     def add(self, part: Part) -> None:
@@ -129,8 +131,8 @@ class Shown:
         finally:
             self._place = before
 
-    def of(self, source: Mapping[str, object], trace: Any) -> None:
-        """Note where numbers are from."""
+    def of(self, source: Mapping[str, object], trace: Callable[[], Trace]) -> None:
+        """Note where numbers are from, and how to have the trace again."""
         if source not in self.sources:
             self.sources.append(source)
             self.traces.append(trace)

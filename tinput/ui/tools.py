@@ -5,7 +5,10 @@ Nothing is made before it is asked for. Pictures and links are made by the brows
 
 from __future__ import annotations
 
+import io
+import re
 import tempfile
+import zipfile
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
@@ -17,6 +20,7 @@ from streamlit.components.v2 import component
 from tinput.ui import literal
 
 if TYPE_CHECKING:
+    from tinput.record import Trace
     from tinput.ui.takeaway import Shown
 
 __all__ = ["page", "picture"]
@@ -63,7 +67,14 @@ def page(shown: Shown, fits: bool) -> None:
                 "The Python of each picture on this page",
             )
         if shown.traces:
-            _file("Trace", lambda: _trace(shown), f"{stem}-trace.npz", "application/zip", "All that was recorded, NPZ")
+            several = len(shown.traces) > 1
+            name, help = (
+                (f"{stem}-traces.zip", "All that was recorded, an NPZ for each model")
+                if several
+                else (f"{stem}-trace.npz", "All that was recorded, NPZ")
+            )
+            make = lambda: _traces(shown) if several else _npz(shown.traces[0]())  # noqa: E731
+            _file("Traces" if several else "Trace", make, name, "application/zip", help)
         done = "Copied" if fits else "Copied, without the text"
         what = "A link to this view" if fits else "A link to this view, without its text: it is too long for a link"
         st.html(_button("Copy link", "link", what, done=done), width="content")
@@ -100,6 +111,17 @@ def _notebook(shown: Shown) -> str:
     return notebook.make(shown, _now())
 
 
-def _trace(shown: Shown) -> bytes:
+def _npz(trace: Trace) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
-        return shown.traces[0].save(Path(folder) / "trace.npz").read_bytes()
+        return trace.save(Path(folder) / "trace.npz").read_bytes()
+
+
+def _traces(shown: Shown) -> bytes:
+    """An archive of an NPZ for each model of the page, numbered in order: two may have one name."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:  # an NPZ is compressed already
+        for number, again in enumerate(shown.traces, 1):
+            trace = again()
+            words = re.sub(r"[^\w.-]+", "-", f"{trace.model}".strip("/"))[-60:]
+            archive.writestr(f"{number}-{words}.npz", _npz(trace))
+    return out.getvalue()
