@@ -5,10 +5,10 @@ import os
 import platform
 import sys
 
-from benchmarks import census, compare, models, pages
+from benchmarks import census, compare, hub, models, pages
 from benchmarks.table import table
 
-PARTS = {"census": census.rows, "compare": compare.rows, "models": models.rows, "pages": pages.rows}
+PARTS = {"census": census.rows, "compare": compare.rows, "hub": hub.rows, "models": models.rows, "pages": pages.rows}
 
 
 def main() -> int:
