@@ -176,7 +176,8 @@ def coverage(
     config: Mapping[str, Any], places: Tensor, trained: int, *, heads: int | None = None, **_: Any
 ) -> dict[str, Coverage]:
     """Which heads get a bias that training never showed. places: distances, (n,) int64; trained: tokens."""
-    slope = slopes(heads or size(text_part(config), HEADS, "how many heads it has"))
+    config = text_part(config)
+    slope = slopes(heads or size(config, HEADS, "how many heads it has"), bias_max=_bias_max(config))
     state = torch.where(places >= trained, NEW, SEEN).expand(len(slope), -1)
     left = torch.exp(-slope * trained)  # of a weight, at the first new distance, the scores being equal
     steep, flat = int(slope.argmax()), int(slope.argmin())

@@ -134,8 +134,9 @@ class Reader:
         mask = torch.full((stop - start, stop), -torch.inf).triu(start + 1)  # a token sees itself and what is before
         if isinstance(effect, Bias):
             mask = (mask + effect.scores)[None]  # (1, heads, query, key): of three axes, a slower attention is chosen
-        for number, layer in enumerate(model.layers):
-            attention: Any = layer.self_attn
+        blocks: Any = model.layers
+        for number, layer in enumerate(blocks):
+            attention = layer.self_attn
             y = layer.input_norm(x)
             q, k, v = (
                 split_heads(project(y), attention.n_heads)
@@ -154,7 +155,8 @@ class Reader:
         if layer == len(self.past):
             self.past.append((k, v))
         else:
-            self.past[layer] = tuple(torch.cat(pair, dim=2) for pair in zip(self.past[layer], (k, v), strict=True))
+            old_k, old_v = self.past[layer]
+            self.past[layer] = torch.cat((old_k, k), dim=2), torch.cat((old_v, v), dim=2)
         return self.past[layer]
 
     def losses(self, ids: Tensor) -> Tensor:
