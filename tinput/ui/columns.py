@@ -28,7 +28,7 @@ __all__ = ["chips", "choose", "heads", "link", "schemes", "together"]
 BUNDLED = "Bundled six"
 OTHERS = ("other", "third", "fourth")  # keys of the columns after the first, whose model is the page's
 MOST = 256  # parts of a text in one picture
-_SQUARES = 160_000  # cells of all squares of parts by parts together: 0.85 MB on the wire
+_SQUARES = 120_000  # cells of all squares of parts by parts together: 0.64 MB on the wire
 OWN = "its own scheme"
 
 _link = component("tinput.link", js=Path(__file__).with_name("link.js").read_text(encoding="utf-8"))
