@@ -2,7 +2,7 @@
 
 from tinput import figures, measure
 from tinput.positions import rope
-from tinput.ui import given, kit
+from tinput.ui import given, kit, surgery
 
 page = kit.start("How does turning q and k say how far apart two tokens are?", about=rope)
 trace, large, seq = page.trace, kit.large(), page.seq
@@ -18,7 +18,9 @@ else:
     LINES += f"inv_freq = rope.frequencies({config}).inv_freq\n"
     angles = "rope.angles(torch.arange(len(trace.ids)), inv_freq)"
 
-part = kit.choose("Look at", ["Angles", "Dials", "Wavelengths", "q and k", "Scores", "Pairing", "Scaling"], key="turn")
+part = kit.choose(
+    "Look at", ["Angles", "Dials", "Wavelengths", "q and k", "Scores", "By pair", "Pairing", "Scaling"], key="turn"
+)
 OTHERS = ("dynamic", "yarn", "llama3")
 NO_QK = f"q and k could not be recorded before the rotation: {turned.reason or 'this model has no attention'}."
 
@@ -182,6 +184,83 @@ elif part == "Scores":
                 f"{float(scores.max()):.3g}: only the distance counts.",
                 "The band holds the middle 80 % of the scores at each distance: what the tokens are counts most.",
                 formula=r"(R_m q)^\top (R_n k) = q^\top R_{n-m}\, k",
+            )
+
+elif part == "By pair":
+    with kit.panel("What each frequency pair adds to a score") as panel:
+        pairs_of = surgery.by_pair(page, rope)
+        if isinstance(pairs_of, str):
+            kit.stop(pairs_of)
+        waves = pairs_of.wavelengths
+        names = [f"{wave:,.3g}" if wave < 1000 else f"{wave:,.0f}" for wave in waves.tolist()]
+        names += ["not turned"] if len(pairs_of.rest) else []
+        MADE = "import torch\nfrom tinput import figures, surgery\n\n" + (
+            "pairs = surgery.split(model, trace)\n"
+            if turned.own
+            else f"attention = surgery.swap(model, trace, {rope.NAME!r})\n"
+            f"rotation = tinput.SCHEMES[{rope.NAME!r}].predict({{'head_dim': {2 * pairs}}}, torch.arange(2))\n"
+            "pairs = surgery.pairs_of(attention, rotation, rotation.angles[1])\n"
+        )
+        if kit.choose("Show", ["One score", "All heads"], key="pairs") == "One score":
+            left, right = kit.columns([3, 1])
+            with left:
+                query, key = kit.token(page, "Query"), kit.token(page, "Key", key="seen")
+            with right:
+                head = kit.number("Head", key="head", high=pairs_of.attention.heads - 1)
+            parts = pairs_of.parts(head, query, key)[: len(names)]
+            figure = figures.bars(
+                parts,
+                names,
+                x_title="wavelength (tokens)",
+                y_title="part of the score",
+                colour=rope.COLOUR,
+                note=source,
+                large=large,
+            )
+            code = (
+                f"{MADE}parts = pairs.parts({head}, {query}, {key})[:{len(names)}]\n"
+                "figures.bars(parts, x_title='pair', y_title='part of the score')"
+            )
+            page.show(figure, "parts", code=code)
+            score, most = float(parts.sum()), int(parts.abs().argmax())
+            rest = f"; what is not turned adds {float(parts[-1]):.3g}" if len(pairs_of.rest) else ""
+            panel.say(
+                f"The score of {page.labels[query]} for {page.labels[key]}, {abs(query - key)} tokens apart, is "
+                f"{score:.4g}: the sum of the bars{rest}.",
+                f"The largest part, {float(parts[most]):.3g}, is "
+                + (f"that of wavelength {names[most]}." if most < len(waves) else "of the dimensions not turned."),
+                formula=r"s_{q,k} = \textstyle\sum_i s_i, \quad s_i = \mathrm{scale}\,(q_a k_a + q_b k_b)",
+            )
+        else:
+            shares = pairs_of.shares()[:, : len(names)]
+            figure = figures.heatmap(
+                shares,
+                [f"head {head}" for head in range(len(shares))],
+                names,
+                row_title="head",
+                column_title="wavelength (tokens)",
+                value_title="share",
+                scale="diverging",
+                dtype=trace.dtype,
+                note=source,
+                large=large,
+            )
+            code = (
+                f"{MADE}shares = pairs.shares()[:, :{len(names)}]\n"
+                "figures.heatmap(shares, [f'head {h}' for h in range(len(shares))], row_title='head',\n"
+                "                column_title='pair', value_title='share', scale='diverging')"
+            )
+            page.show(figure, "shares", code=code)
+            fast = shares[:, : len(waves)][:, waves <= seq].sum(1)
+            high, low = int(fast.argmax()), int(fast.argmin())
+            panel.say(
+                f"Pairs that turn at least once within these {seq:,} tokens make {float(fast[high]):.0%} of what tells "
+                f"keys apart in head {high}, and {float(fast[low]):.0%} in head {low}.",
+                "A head that lives on the left looks at places; one on the right at what the tokens are, however far.",
+                "A row sums to 1. A pair that works against the rest has a negative share.",
+                formula=r"\frac{\mathrm{cov}(s_i, s)}{\mathrm{var}(s)}, \quad s = \textstyle\sum_i s_i",
+                note="Around each query's mean over the keys that it sees, which softmax removes. "
+                "Barbero et al. 2024 find both kinds of heads in large models.",
             )
 
 elif part == "Pairing":

@@ -79,9 +79,10 @@ def before_after(
     under = _under(column, _ROOM / 3, font)
     bottom = round(under + len(lines) * font * 1.3 + 6)
     tall = int(min(max(len(row.at) * font * 1.45, 240), 460 if large else 380))
+    top = 28 + 2 * font  # a legend, and below it the names
     fig = Sketch(
         large=large,
-        height=tall + bottom + 56,
+        height=tall + bottom + top,
         description=f"3 panels ({', '.join(map(str, names))}), the first: "
         + _describe(shown, row, column, value_title, notes),
         note=notes,
@@ -125,7 +126,7 @@ def before_after(
     )  # fmt: skip
     bar = {"len": 1, "y": 0.5, "outlinewidth": 0, "xpad": 4}
     fig.set(
-        margin={"b": bottom, "t": 56},
+        margin={"b": bottom, "t": top},
         coloraxis={
             "cmin": low,
             "cmax": high,

@@ -6,24 +6,41 @@ is SCHEMES', and what a rotation can be set to is asked of its module.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import streamlit as st
 import torch
 
 from tinput import surgery
+from tinput.errors import TinputError
 from tinput.positions import SCHEMES
 from tinput.ui import given, kit, literal, words
 
 if TYPE_CHECKING:
     from tinput.open import Model
     from tinput.record import Attention, Trace
-    from tinput.surgery import Change
+    from tinput.surgery import Change, Link, Pairs
     from tinput.ui.kit import Page
 
-__all__ = ["CUTS", "WIDE", "Cut", "band", "by_head", "change", "controls", "law", "measured", "positions_of"]
+__all__ = [
+    "CUTS",
+    "WIDE",
+    "Cut",
+    "band",
+    "by_head",
+    "by_pair",
+    "change",
+    "controls",
+    "followed",
+    "law",
+    "links_table",
+    "measured",
+    "positions_of",
+]
 
+T = TypeVar("T")
 SCHEME, SHIFT, STRETCH, REPEAT, SHUFFLE, HAND = (
     "Another scheme", "Shift", "Stretch", "Repeat", "Shuffle the tokens", "By hand",
 )  # fmt: skip
@@ -192,14 +209,9 @@ def _options(config: dict[str, Any]) -> list[str]:
 
 def change(page: Page, cut: Cut) -> Change:
     """The model's attention and the changed one. Ends the page, with a sentence, where that cannot be had."""
-    from tinput.errors import TinputError
-
     before = page.trace.attention
     assert before is not None  # the page has ended before
-    try:
-        after = _after((page.key, page.text, page.ids), cut.what, page.model, page.trace)
-    except TinputError as error:
-        kit.stop(str(error))
+    after = _tried(lambda: _after((page.key, page.text, page.ids), cut.what, page.model, page.trace))
     if not cut.masked:
         before, after = surgery.unmasked(before), surgery.unmasked(after)
     return surgery.Change(before, after)
@@ -249,16 +261,17 @@ def _measured(about: tuple[Any, ...], head: int, _found: Change) -> Measured:  #
 # --- words ------------------------------------------------------------------------------------------------------------
 
 
-def band(cut: Cut) -> None:
-    """The band that says what is changed, and that these are not the model's own numbers."""
+def band(cut: Cut, said: Sequence[str]) -> None:
+    """The band that says what is changed, what came of it, and that these are not the model's own numbers."""
     source = "computed from the model's own q, k, projections and mask; it was not trained so"
     if cut.kind == SHUFFLE:
         source = "recorded from the model's own run in that order"
     elif cut.as_it_is:
         source = "the model's own"
+    lines = [*said, f"The attention after the change is {source}."]
     kit.html(
-        f'<div class="whatif">{literal.inline("What if ")}<b>{literal.inline(cut.told)}</b>'
-        f"{literal.inline(f'? The attention after the change is {source}.')}</div>"
+        f'<div class="whatif"><p>{literal.inline("What if ")}<b>{literal.inline(cut.told)}</b>'
+        f"{literal.inline('? ' + ' '.join(lines))}</p></div>"
     )
 
 
@@ -319,3 +332,58 @@ def by_head(seen: Measured) -> str:
         f"Head {most} turns most of its attention elsewhere, {moved[most]:.0%}, head {least} least, "
         f"{moved[least]:.0%}; the {len(moved)} heads {sum(moved) / len(moved):.0%} on average."
     )
+
+
+# --- a value followed back --------------------------------------------------------------------------------------------
+
+
+def followed(page: Page, what: str) -> tuple[Link, ...]:
+    """The chain to a value of the block input ("input"), or to an attention weight, with its controls."""
+    if what == "input":
+        left, right = kit.columns([3, 2])
+        with left:
+            token = kit.token(page)
+        with right:
+            dimension = kit.number("Dimension", key="dim", high=max(0, page.trace.block_input.shape[-1] - 1))
+        return _tried(lambda: surgery.input_chain(page.model, page.trace, token, dimension))
+    attention = page.trace.attention
+    heads = 1 if attention is None else attention.heads
+    head = kit.number("Head", key="head", high=heads - 1)
+    query, key = kit.token(page, "Query"), kit.token(page, "Key", key="seen")
+    return _tried(lambda: surgery.weight_chain(page.model, page.trace, head, query, key))
+
+
+def _tried(make: Callable[[], T]) -> T:
+    """What is made, or the page ends with the sentence why not."""
+    try:
+        return make()
+    except TinputError as error:
+        kit.stop(str(error))
+
+
+def links_table(links: Sequence[Link]) -> dict[str, list[str]]:
+    """The links of a chain as a table's columns."""
+    return {
+        "step": [link.name for link in links],
+        "value": [link.value if isinstance(link.value, str) else f"{link.value:.6g}" for link in links],
+        "what is done": [link.words for link in links],
+        "Python": [link.code for link in links],
+    }
+
+
+# --- by frequency pair ------------------------------------------------------------------------------------------------
+
+
+def by_pair(page: Page, scheme: Any) -> Pairs | str:
+    """The scores of the traced layer by frequency pair; of a model that does not rotate, had it this scheme.
+
+    A sentence where they are not to be had.
+    """
+    try:
+        if page.has(scheme.NAME):
+            return surgery.split(page.model, page.trace)
+        attention = surgery.swap(page.model, page.trace, scheme.NAME)
+    except TinputError as error:
+        return str(error)
+    rotation = scheme.predict({"head_dim": attention.q.shape[-1] // 2 * 2}, torch.arange(2))
+    return surgery.pairs_of(attention, rotation, rotation.angles[1])
