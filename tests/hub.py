@@ -60,10 +60,10 @@ class Fault:
 
     status, headers, body: this answer in place of the right one (a status of 200 with a body: a login page)
     cut: only so many bytes of the body, then the connection ends; hang: no answer until the client goes away
-    whole: the range is ignored, and the whole file sent with 200
+    whole: the range is ignored, and the whole file sent with 200; reads: what the server makes of the Range header
     content_range: this header in place of the true one; shift: the bytes sent lie so far from those asked for
     drop: headers that are left out; delay: seconds before the answer; after: called once the answer is sent
-    ranged, host, method: only such requests
+    ranged, many (ranges in one), host, method: only such requests
     """
 
     on: str = ""
@@ -75,12 +75,14 @@ class Fault:
     cut: int | None = None
     hang: bool = False
     whole: bool = False
+    reads: Callable[[str], str] | None = None
     content_range: str | None = None
     shift: int = 0
     drop: tuple[str, ...] = ()
     delay: float = 0.0
     after: Callable[[], Any] | None = None
     ranged: bool | None = None
+    many: bool | None = None
     host: str | None = None
     method: str | None = None
     met: int = 0  # requests that it fell on
@@ -89,6 +91,7 @@ class Fault:
         return (
             self.on in request.path
             and self.ranged in (None, request.range is not None)
+            and self.many in (None, "," in (request.range or ""))
             and self.host in (None, request.host)
             and self.method in (None, request.method)
         )
@@ -177,6 +180,12 @@ class Hub:
     def expire(self) -> None:
         """The CDN's addresses that were handed out so far answer 403 from now on."""
         self._signature = secrets.token_hex(16)
+
+    def move_cdn(self) -> None:
+        """The CDN is at another address from now on, of which a client knows nothing."""
+        self.stop()
+        self._ports["cdn"] = 0
+        self.start()
 
     # --- answers
 
@@ -311,6 +320,8 @@ class _Handler(BaseHTTPRequestHandler):
             raise ConnectionAbortedError
         token = told.removeprefix("Bearer ") if told else None
         span = None if fault and fault.whole else request.range
+        if fault and fault.reads and span:
+            span = fault.reads(span)
         reply = hub.reply(self.host, self.path, token, span)
         if fault and fault.status is not None:
             reply = Reply(fault.status, fault.headers, fault.body)

@@ -69,6 +69,50 @@ def test_a_wait_that_the_server_asks_for_is_kept(world):
     assert seconds >= 1.0
 
 
+# --- many rows in one request
+
+ROWS = list(range(0, 60_000, 1_500))  # 40 rows that lie apart
+
+
+def ranges(change: Callable[[list[str]], list[str]]) -> Callable[[str], str]:
+    """What a server makes of a Range header: its ranges, changed."""
+    return lambda header: "bytes=" + ",".join(change(header.removeprefix("bytes=").split(",")))
+
+
+def moved(one: str) -> str:
+    start, stop = one.split("-")
+    return f"{int(start) + 256}-{int(stop) + 256}"
+
+
+SERVERS: dict[
+    str, tuple[dict[str, Any] | None, int, int]
+] = {  # how it answers; the most requests and bytes it may cost
+    "it answers": ({}, 14, 150_000),
+    "one at a time": ({"whole": True}, 60, 2_000_000),
+    "the first alone": ({"reads": ranges(lambda all: all[:1])}, 60, 150_000),
+    "in another order": ({"reads": ranges(lambda all: all[::-1])}, 14, 150_000),
+    "others than were asked for": ({"reads": ranges(lambda all: [moved(one) for one in all])}, 60, 200_000),
+    "more than were asked for": ({"reads": ranges(lambda all: [*all, "0-99999"])}, 60, 300_000),
+    "refused": ({"status": 416}, 60, 150_000),
+    "forbidden": ({"status": 400}, 60, 150_000),
+    "cut in the middle": ({"cut": 5_000, "times": 1}, 60, 150_000),
+    "broken for a moment": ({"status": 503, "times": 2}, 60, 150_000),
+}
+
+
+@pytest.mark.parametrize("server", SERVERS)
+def test_many_rows_are_right_whatever_a_server_makes_of_many_ranges(world, server):
+    hub, run = world.hub, world.run
+    how, requests, sent = SERVERS[server]
+    hub.move_cdn()  # what it can do is found out once
+    fault = hub.fail(host="cdn", many=True, **how)
+    found = run(jobs.seen, world.name, None, ids=ROWS)
+    assert fault.met, hub.requests
+    assert same(found, run(jobs.seen, str(world.folder), None, ids=ROWS))
+    assert len(hub.requests) <= requests, hub.requests
+    assert hub.sent <= sent, hub.requests
+
+
 # --- one commit for one model
 
 
