@@ -19,7 +19,21 @@ from tinput.models.named import ModuleWeights, Source
 from tinput.models.skeleton import Skeleton
 from tinput.models.sources import bytes_said, weights_of
 from tinput.positions import SCHEMES, Add, Bias, Content, Effect, Nothing, Rotate
-from tinput.record import Anatomy, Injection, Instead, Recording, Stack, Trace, needed, record, survey, with_vectors
+from tinput.record import (
+    Anatomy,
+    Injection,
+    Instead,
+    Outline,
+    Recording,
+    Stack,
+    Trace,
+    needed,
+    outline,
+    record,
+    survey,
+    with_vectors,
+)
+from tinput.record.outline import WHY
 from tinput.tokens import Tokens, tokenize
 
 __all__ = ["UNKNOWN", "Model", "open_model"]
@@ -334,6 +348,19 @@ class Model:
         weights.shape(self.embedding_name)  # reads the header that tells how wide numbers are
         return weights.size(needed(skeleton, self.anatomy, where, torch.arange(min(3, self.vocab_size))).attention)
 
+    def outline(self, length: int, stack: str | None = None) -> Outline:
+        """What positions inject into a text of `length` tokens, from the configuration alone: no weight is read.
+
+        For a model whose weights are not to be had, or before they are asked for. Raises BadIds, TooLong, NotRecorded.
+        """
+        where, skeleton = self.stack(stack), self._skeleton(torch.float32).without_weights()
+        usable = _usable(where)
+        if usable is not None and length > usable:
+            raise TooLong(f"{self.name} has positions for {usable:,} tokens; choose {usable:,} or fewer.", usable)
+        found = outline(skeleton, self.anatomy, where, length, scheme_of)
+        textbook, reason, agreement = compare(found, length, self._clues(skeleton, where))
+        return Outline(found.positions, found.effects, textbook, reason, agreement)
+
     # --- what if
 
     def formula(self, trace: Trace, effect: int = 0) -> Callable[[Tensor], Effect]:
@@ -353,11 +380,13 @@ class Model:
         They go through the model's own operations from where it adds its positions; where it adds none, they are
         added to what enters the block. Raises NotRecorded.
         """
+        if self.remote and trace.attention is None:
+            raise NotRecorded(f"It takes q and k, and {trace.attention_reason}.")
         dtype = getattr(torch, trace.dtype)
         return with_vectors(self._skeleton(dtype), self.anatomy, self.stack(trace.stack), trace.ids, vectors)
 
     def _clues(self, skeleton: Skeleton, stack: Stack) -> Clues:
-        weights = skeleton.weights or self._module_weights()
+        weights = skeleton.weights
         config, path = self.config, stack.path
         while path:  # composite configurations: the part that the module around this stack was made from
             path = path.rpartition(".")[0]
@@ -365,7 +394,10 @@ class Model:
             if part is not None:
                 config = part.to_dict()
                 break
-        return Clues(config, weights.rows, lambda name: weights.shape(name)[0], own=self.bundled)
+        blocks = tuple(int(path.rpartition(".")[2]) for path in stack.paths)
+        if weights is None:
+            return Clues(config, _no_table, _no_table, self.bundled, blocks)
+        return Clues(config, weights.rows, lambda name: weights.shape(name)[0], self.bundled, blocks)
 
     def _dtype(self, dtype: str | torch.dtype) -> torch.dtype:
         if dtype == "checkpoint":
@@ -380,6 +412,10 @@ class Model:
             if dtype not in self._skeletons:
                 self._skeletons[dtype] = Skeleton(self._hf_config, self.weights, dtype)
             return self._skeletons[dtype]
+
+
+def _no_table(*_: Any) -> Any:
+    raise ValueError(WHY)
 
 
 def scheme_of(injection: Injection | None) -> str:

@@ -128,6 +128,12 @@ class Skeleton:
             self._read_buffers(model)
         return model, Placeholders(self, model, read, only)
 
+    def without_weights(self) -> Skeleton:
+        """The same module, with no weights to be read."""
+        bare = copy.copy(self)
+        bare.weights, bare._buffers = None, {}
+        return bare
+
     def require(self, names: Iterable[str]) -> None:
         """Raises BadFile for a parameter that is in no file, by its name alone, and not computed by the class."""
         assert self.weights is not None
@@ -245,9 +251,9 @@ class Placeholders:
         if not self._read:
             return self._window(tensor.shape).to(tensor.dtype)
         weights = self._skeleton.weights
-        assert weights is not None
-        if not weights.has(name) and (initial := self._skeleton.initial(name)) is not None:
+        if (weights is None or not weights.has(name)) and (initial := self._skeleton.initial(name)) is not None:
             return initial.to(tensor.dtype)
+        assert weights is not None
         return weights.tensor(name).to(tensor.dtype)
 
     def _lookup(self, name: str, table: Tensor) -> Callable:
@@ -277,9 +283,9 @@ class Placeholders:
             return torch.full(shape, torch.nan, dtype=table.dtype)
         self.touched.add(name)
         weights = self._skeleton.weights
-        assert weights is not None
-        if not weights.has(name) and (initial := self._skeleton.initial(name)) is not None:
+        if (weights is None or not weights.has(name)) and (initial := self._skeleton.initial(name)) is not None:
             return initial[index].to(table.dtype)
+        assert weights is not None
         distinct, inverse = torch.unique(index, return_inverse=True)
         return weights.rows(name, distinct).to(table.dtype)[inverse].reshape(shape)
 

@@ -8,12 +8,14 @@ stages.py     the steps from ids to the first block
 attention.py  q, k, scores and weights of the first attention layer
 trace.py      all of it together
 needs.py      which parameters that takes, before any is read
+outline.py    what follows from the configuration alone
 instead.py    the same with other vectors added in place of positions
 """
 
 from tinput.record.anatomy import Anatomy, Injection, Stack, survey
 from tinput.record.attention import Attention
 from tinput.record.instead import Instead, with_vectors
+from tinput.record.outline import Outline, outline
 from tinput.record.stages import Stage
 from tinput.record.trace import LayerEffect, Recording, Trace, needed, record
 
@@ -23,11 +25,13 @@ __all__ = [
     "Injection",
     "Instead",
     "LayerEffect",
+    "Outline",
     "Recording",
     "Stack",
     "Stage",
     "Trace",
     "needed",
+    "outline",
     "record",
     "survey",
     "with_vectors",

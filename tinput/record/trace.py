@@ -217,7 +217,7 @@ def record(
     elif call is not None:
         with contextlib.suppress(ValueError):
             around = surroundings_of(front, call, inside)
-    effects = _effects(
+    effects = effects_of(
         front, stack, added, inside, call, attention, around, reason, positions, seq, name_scheme, skeleton.weights
     )
     used = next((effect.positions for effect in effects if effect.positions is not None), None)
@@ -231,7 +231,7 @@ def record(
         attention,
         reason,
         tuple(notes),
-        None if around is None else _causal(around[1]),
+        None if around is None else past_only(around[1]),
     )
 
 
@@ -265,12 +265,12 @@ def _sparing(
         only |= more
 
 
-def _causal(mask: Field | None) -> bool | None:
+def past_only(mask: Field | None) -> bool | None:
     """Whether the second key is hidden from the first query."""
     if mask is None:
         return None
-    past_only = mask.window((0, 1), None, (1, 1 << 20)).values[0, 0]
-    return bool(torch.isinf(past_only[1:2]).any())
+    first = mask.window((0, 1), None, (1, 1 << 20)).values[0, 0]
+    return bool(torch.isinf(first[1:2]).any())
 
 
 # A first layer with positions further down needs every layer before it loaded and run: not worth it past this one.
@@ -341,7 +341,7 @@ def _attention(
         return None, f"q and k are not laid out for all pairs of tokens: {error}"
 
 
-def _effects(
+def effects_of(
     front: Front,
     stack: Stack,
     added: list[Entry],
@@ -355,6 +355,9 @@ def _effects(
     name_scheme: Any,
     weights: ModuleWeights | None,
 ) -> tuple[LayerEffect, ...]:
+    """What a run shows of each of a stack's injections. attention, around: q and k, or bias and mask, if they are had;
+    why: the reason where neither is; given: (seq,) positions that were set by hand
+    """
     layer = call.block.number if call is not None and call.block is not None else None
     found = []
     adds = iter(added)
@@ -430,12 +433,16 @@ def _of_distances(front: Front, inside: list[Entry], seq: int) -> dict[str, Tens
     """The vectors of distances that meet content in one layer, and the rows of them that are picked for each pair."""
     content = [op for entry in inside if entry.kind is Content for op in entry.carriers]
     vectors = (vectors_of_distances(front, op) for op in content if op.value.is_floating_point())
-    picked = (op.value for op in content if not op.value.is_floating_point() and op.value.shape[-2:] == (seq, seq))
+    picked = (op.value for op in content if not op.value.is_floating_point() and _of_pairs(op.value, seq))
     rows = next(picked, None)
     return {
         "vectors": next((found.detach().clone() for found in vectors if found is not None), None),
         "rows": None if rows is None else rows.reshape(-1, seq, seq)[0].to(torch.int64).clone(),
     }
+
+
+def _of_pairs(value: Tensor, seq: int) -> bool:
+    return value.shape[-1] == seq and value.numel() % (seq * seq) == 0
 
 
 def _rotation(front: Front, injection: Injection, cosine: Op, sine: Op | None, seq: int) -> Rotate:

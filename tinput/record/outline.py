@@ -1,0 +1,76 @@
+"""What positions inject, as far as it follows from the configuration: transformers' own module, run without a weight.
+
+Angles, cosines, sines, slopes and computed tables come out of the class's code; what is made of a parameter does not,
+and neither does anything of the text.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from tinput.models.skeleton import Skeleton
+from tinput.positions.effects import Effect
+from tinput.record.anatomy import Anatomy, Stack
+from tinput.record.attention import surroundings_of
+from tinput.record.injection import before_block, in_attention
+from tinput.record.trace import LayerEffect, Recording, effects_of, past_only, reach
+
+__all__ = ["Outline", "outline"]
+
+if TYPE_CHECKING:
+    from tinput.agree import Agreement
+
+WHY = "made of numbers that only the weights hold"
+_IDS = 97  # different ids in the made-up text
+
+
+@dataclass(frozen=True, eq=False)
+class Outline:
+    """What positions inject, from the configuration alone: recorded from the class's own code, and the formulas beside.
+
+    effects, positions, textbook, textbook_reason, agreement: as in a Trace. An effect that is made of parameters is
+    None with its reason
+    """
+
+    positions: Tensor | None
+    effects: tuple[LayerEffect, ...]
+    textbook: tuple[Effect | None, ...] | None
+    textbook_reason: str
+    agreement: Agreement
+
+
+def outline(skeleton: Skeleton, anatomy: Anatomy, stack: Stack, length: int, name_scheme: Any) -> Recording:
+    """The effects for a text of `length` tokens; block input and stages are empty. Raises BadIds, NotRecorded."""
+    bare = skeleton.without_weights()
+    low = min(20, max(0, bare.vocab_size - _IDS - 1))  # past the usual special ids
+    ids = low + torch.arange(length) % min(_IDS, max(1, bare.vocab_size - low))
+    front, block, call = reach(bare, anatomy, stack, ids, read=False)
+    entries = before_block(front, block) + (in_attention(front, call) if call is not None else [])
+    tables = {entry.table for entry in entries if entry.table is not None}
+    computed = frozenset(table for table in tables if bare.initial(table) is not None)
+
+    front, block, call = reach(bare, anatomy, stack, ids, only=computed)
+    added = before_block(front, block)
+    inside = in_attention(front, call) if call is not None else []
+    around = None
+    if call is not None:
+        with contextlib.suppress(ValueError):
+            around = surroundings_of(front, call, inside)
+    found = effects_of(front, stack, added, inside, call, None, around, WHY, None, length, name_scheme, None)
+    effects = tuple(_known(effect) for effect in found)
+    used = next((effect.positions for effect in effects if effect.positions is not None), None)
+    causal = None if around is None else past_only(around[1])
+    return Recording(stack, used, (), torch.empty(0), effects, None, WHY, (), causal)
+
+
+def _known(layer: LayerEffect) -> LayerEffect:
+    """The effect, if no number of it is missing."""
+    tensors = (value for value in vars(layer.effect).values() if isinstance(value, Tensor)) if layer.effect else ()
+    if any(bool(torch.isnan(value).any()) for value in tensors):
+        return replace(layer, effect=None, reason=WHY)
+    return layer
