@@ -45,6 +45,7 @@ class Clues:
     """What the formulas need beside the configuration.
 
     config: config.json as a plain mapping; rows: (name of a table, index (n,)) -> its rows; n_rows: name -> how many
+    blocks: for each layer the number of its block in the model's list; a block may run more than once
     own: both sides are tinput's own code, so their agreement says nothing
     """
 
@@ -52,6 +53,7 @@ class Clues:
     rows: Callable[[str, Tensor], Tensor]
     n_rows: Callable[[str], int]
     own: bool = False
+    blocks: tuple[int, ...] = ()
 
 
 def tolerance(recorded: Tensor, positions: Tensor) -> float:
@@ -128,7 +130,7 @@ def _answer(layer: LayerEffect, found: Recording | Trace, positions: Tensor, clu
         try:
             effect = scheme.predict(clues.config, positions, variant=variant, **_given(layer, found, clues))
         except ValueError as error:
-            refused = str(error)
+            refused = refused or str(error)
             continue
         if effect is None:
             continue
@@ -193,9 +195,8 @@ def _given(layer: LayerEffect, found: Recording | Trace, clues: Clues) -> dict[s
     """What the recording knows and the configuration may not say: sizes, the table, the direction."""
     given: dict[str, Any] = {}
     given["layer"] = layer.layers[0] if layer.layers else None
-    types = clues.config.get("layer_types")
-    if isinstance(types, (list, tuple)) and layer.layers and layer.layers[0] < len(types):
-        given["layer_type"] = types[layer.layers[0]]
+    if layer.layers and (kind := _layer_type(clues, layer.layers[0])) is not None:
+        given["layer_type"] = kind
     if layer.table is not None:
         table = layer.table
         given["rows"] = lambda index: clues.rows(table, index)
@@ -210,6 +211,17 @@ def _given(layer: LayerEffect, found: Recording | Trace, clues: Clues) -> dict[s
     if found.causal is not None:
         given["stack"] = "decoder" if found.causal else "encoder"
     return given
+
+
+def _layer_type(clues: Clues, layer: int) -> str | None:
+    """What the configuration calls the kind of a layer; None where it does not."""
+    types = clues.config.get("layer_types")
+    if not isinstance(types, (list, tuple)):
+        return None
+    if clues.blocks and len(types) > max(clues.blocks) + 1:  # Dory lists what stands between its blocks too
+        types = [kind for kind in types if "attention" in kind]
+    number = clues.blocks[layer] if layer < len(clues.blocks) else layer
+    return types[number] if number < len(types) else None
 
 
 def _difference(

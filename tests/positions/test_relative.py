@@ -61,6 +61,15 @@ def test_the_sines_of_keys_are_funnels():
     torch.testing.assert_close(mine, own, atol=2e-6, rtol=0)
 
 
+def test_the_rows_of_prophetnet_are_its_buckets():
+    from transformers.models.prophetnet.modeling_prophetnet import compute_all_stream_relative_buckets
+
+    own, _ = compute_all_stream_relative_buckets(16, 40, torch.arange(60)[None])
+    config = {"num_buckets": 16, "relative_max_distance": 40}
+    mine = relative.predict(config, torch.arange(60), variant="bucket by distance").rows
+    assert torch.equal(mine, own[0].long())
+
+
 def test_what_cannot_be_said_is_refused():
     assert relative.predict({}, torch.arange(3)) is None
     with pytest.raises(ValueError, match="how far a profile reaches"):

@@ -37,7 +37,7 @@ def test_a_scheme_exports_what_the_pages_ask_for(name):
 
 
 CONFIG = {"hidden_size": 16, "num_attention_heads": 2, "max_position_embeddings": 64, "pad_token_id": 1}
-CONFIG |= {"rel_extent": 32}
+CONFIG |= {"rel_extent": 32, "num_buckets": 32, "relative_max_distance": 128}
 TABLE = torch.arange(64.0 * 16).reshape(64, 16) / 100
 WITH = {"rows": lambda index: TABLE[index], "n_rows": 64, "width": 16, "heads": 2, "keys": 5, "stack": "decoder"}
 

@@ -1,4 +1,4 @@
-r"""Relative positions that mix content and distance in the scores: XLNet, Funnel, DeBERTa, Inkling.
+r"""Relative positions that mix content and distance in the scores: XLNet, Funnel, DeBERTa, Inkling, ProphetNet.
 
 Shaw et al. 2018 (https://arxiv.org/abs/1803.02155), equation 4; Dai et al. 2019, "Transformer-XL"
 (https://arxiv.org/abs/1901.02860), section 3.3; He et al. 2021, "DeBERTa" (https://arxiv.org/abs/2006.03654),
@@ -10,6 +10,7 @@ share; the formulas say what positions alone give, before anything of the model 
     sines of the key        the same for each key's position, where the product is factorised: Funnel by option
     row by distance         which row of a learned table a query and a key use: DeBERTa; DeBERTa-v2 in buckets
     profile by distance     which place of a learned profile they use: Inkling, of past keys alone
+    bucket by distance      which of T5's buckets they use, of numbers that are made of the query: ProphetNet
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from . import sinusoidal
+from . import relative_bias, sinusoidal
 from .effects import Content, Effect
 from .spelling import CONTEXT, D_MODEL, pick, size
 
@@ -131,12 +132,22 @@ def _profile(config: Mapping[str, Any], positions: Tensor, layer_type: str | Non
     return Content(rows=(positions[:, None] - positions[None, :]).clamp(0, reach - 1))
 
 
+def _bucket(config: Mapping[str, Any], positions: Tensor, layer_type: str | None) -> Content:  # noqa: ARG001
+    """Yan et al. 2020, "ProphetNet" (https://arxiv.org/abs/2001.04063), its published code: T5's, looking back."""
+    count = size(config, ("num_buckets",), "how many buckets there are")
+    farthest = size(config, ("relative_max_distance",), "how far the buckets reach")
+    key_less_query = positions[None, :] - positions[:, None]
+    found = relative_bias.buckets(key_less_query, bidirectional=False, num_buckets=count, max_distance=farthest)
+    return Content(rows=found)
+
+
 VARIANTS: dict[str, Callable[[Mapping[str, Any], Tensor, str | None], Content]] = {
     "sines of the distance": _sines,
     "sines of the key": _sines_of_key,
     "row by distance": _rows,
     "row by distance, of this text's": _rows_of_text,
     "profile by distance": _profile,
+    "bucket by distance": _bucket,
 }
 """What enters: see the top of the file. (config, positions, layer type) -> Content"""
 
