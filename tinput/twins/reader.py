@@ -61,8 +61,8 @@ CHANGES: dict[str, tuple[str, ...]] = {
 
 
 ABOUT = {  # what these changes are, in words
-    "tinput/rope": "Each stretches the context {factor} times (dynamic as far as the text asks for); ntk is a larger "
-    "theta, longrope's divisors come from a search of our own on another part of the novel.",
+    "tinput/rope": "Each stretches the context {factor} times, dynamic as far as the text asks; ntk is a larger theta, "
+    "and longrope's divisors come from a search of our own.",
     "tinput/learned": "Clamped: every later token gets the last row; wrapped: the table starts again.",
 }
 

@@ -52,8 +52,8 @@ _HOW = {
     "windows for all models.",
 }
 _ORIGIN = (
-    "The novel is the opening of Pride and Prejudice, which none was trained on. Its numbers are bundled (made with "
-    "{}), and “live” computes them here."
+    "The novel: the opening of Pride and Prejudice, which none was trained on. Its numbers are bundled, made with {}; "
+    "“live” computes them here."
 )
 
 
@@ -131,9 +131,7 @@ def changeable() -> dict[str, str]:
 
 def what_if(name: str, factor: int) -> str:
     """What is changed about a model, in a sentence."""
-    changes = [variant.change for variant in reader.variants(name, factor)]
-    listed = f"{', '.join(changes[:-1])} and {changes[-1]}"
-    return f"{name} with {listed}, though it was trained without. {reader.ABOUT[name].format(factor=factor)}"
+    return f"{name} is read in ways that it was not trained for. {reader.ABOUT[name].format(factor=factor)}"
 
 
 def how(found: Source, by_length: bool) -> str:
@@ -243,8 +241,10 @@ def said(found: Source, known: Mapping[Variant, Curve], *, by_length: bool, bits
     }
     if rises and plan.longest > plan.context:
         ranked = sorted(rises, key=lambda name: rises[name])
-        listed = "; ".join(f"{name} {rises[name]:+.2f}" for name in ranked)
-        where = f"at {plan.longest:,} tokens against {plan.context:,}" if by_length else "at the end against the start"
+        listed = "; ".join(f"{name} {_signed(rises[name])}" for name in ranked)
+        where = f"at {plan.longest:,} tokens against {plan.context:,}"
+        if not by_length:
+            where = f"over the last {4 * BIN} positions against those from {BIN + 1} to {plan.context}"
         out.append(f"In {unit} a byte, {where}: {listed}.")
     if too_long(known):
         who = next(scheme_of(variant.name).LABEL for variant, curve in known.items() if curve.too_long)
@@ -261,6 +261,10 @@ def _compared(plan: Plan, by_length: bool) -> tuple[tuple[int, int], tuple[int, 
         return (inside, inside + 1), (len(plan.lengths) - 1, len(plan.lengths))
     bins = plan.longest // BIN
     return (1, plan.context // BIN), (max(1, bins - 4), bins)
+
+
+def _signed(value: float) -> str:
+    return f"{value:+.2f}" if abs(value) >= 0.005 else "0.00"
 
 
 def _mean(line: Sequence[float]) -> float:

@@ -7,14 +7,16 @@ left, or on which something else is chosen, stops by itself: Streamlit ends its 
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Protocol
 
 import streamlit as st
 
 from tinput.ui import literal
 
-__all__ = ["Job", "offer"]
+__all__ = ["Job", "in_line", "offer", "turn"]
 
 
 class Job(Protocol):
@@ -34,8 +36,33 @@ class Job(Protocol):
     def advance(self) -> None: ...
 
 
-_TURN = threading.Semaphore(1)  # thirty computations at once on a small server would all be slow
-WAITING = "Somebody else's computation is running on this server: this one starts as soon as it is done."
+_LINE: list[object] = []  # whose turn it is, first to last; thirty at once on a small server would all be slow
+_GUARD = threading.Lock()
+
+
+def in_line() -> int:
+    """How many computations run or wait on this server."""
+    return len(_LINE)
+
+
+@contextmanager
+def turn(wait: Callable[[int], object]) -> Iterator[None]:
+    """A turn at computing, first come, first served. wait: called again and again with how many are before this one."""
+    mine = object()
+    with _GUARD:
+        _LINE.append(mine)
+    try:
+        while True:
+            with _GUARD:
+                before = _LINE.index(mine)
+            if not before:
+                break
+            wait(before)
+            time.sleep(0.2)
+        yield
+    finally:
+        with _GUARD:
+            _LINE.remove(mine)
 
 
 def offer(jobs: Sequence[Job], name: str, words: str) -> None:
@@ -53,13 +80,15 @@ def offer(jobs: Sequence[Job], name: str, words: str) -> None:
         return
     bar = st.progress(done / steps)
     st.button("Stop", key=f"stop-{name}", icon=":material/stop:")  # any click ends this run at its next step
-    while not _TURN.acquire(timeout=0.3):
-        bar.progress(done / steps, WAITING)
-    try:
-        for job in left:
+
+    def wait(before: int) -> None:
+        others = "One computation is" if before == 1 else f"{before} computations are"
+        bar.progress(done / steps, f"{others} before this one on this server: it starts by itself.")
+
+    for job in left:
+        with turn(wait):  # one for each job, so that a long row of them lets others in between
             while not job.finished:
-                bar.progress(min(1.0, sum(job.done for job in jobs) / steps), literal.visible(job.current))
+                done = sum(one.done for one in jobs)
+                bar.progress(min(1.0, done / steps), literal.visible(job.current))
                 job.advance()
-    finally:
-        _TURN.release()
     st.rerun()

@@ -54,7 +54,12 @@ def html(found: Writing, *, of_the_novel: bool) -> str:
 
 
 def _written(tail: str, new: str) -> str:
-    return f'<p class="written"><span>… {literal.inline(tail)}</span><b>{literal.inline(new)}</b></p>'
+    return f'<p class="written"><span>… {_flowing(tail)}</span><b>{_flowing(new)}</b></p>'
+
+
+def _flowing(text: str) -> str:
+    """HTML in which lines end where they do; every other control character shows as its picture."""
+    return "\n".join(map(literal.inline, text.split("\n")))
 
 
 def code(own: bool, length: int, temperature: float, seed: int) -> str:
