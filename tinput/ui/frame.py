@@ -102,7 +102,7 @@ pages = {title: [page(*item) for item in section.items()] for title, section in 
 pages[""].append(st.Page(f"../../pages/{HOME}.py", title=PAGES[HOME], url_path=HOME, visibility="hidden"))
 chosen = st.navigation(pages, position="top")
 name = next(name for name, title in PAGES.items() if title == chosen.title)
-shown = takeaway.begin(name)
+shown = takeaway.begin(name, PAGES[name])
 with st.sidebar, shown.inside([]):  # what stands at the side is not the page
     sidebar()
     along = st.container(key="along")

@@ -29,7 +29,7 @@ def make(shown: Shown, when: str) -> str:
         if any(lines):
             cells.append(v4.new_markdown_cell("\n\n".join(line for line in lines if line)))
 
-    write(f"# {_literal(shown.question)}", _literal(_INTRO))
+    write(f"# {_literal(shown.question or shown.title)}", _literal(_INTRO))
     now, words = "", []
     for part in _flat(shown.parts):
         if isinstance(part, str):

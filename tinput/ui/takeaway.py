@@ -103,12 +103,13 @@ Part = Words | Formula | Setting | Heading | Code | Panel | Group
 class Shown:
     """All that one run of a page has put on the screen, first to last.
 
-    name: the page's in the address bar; question, text: as they stand there; sources: where the numbers are from, one
-    mapping a model, and traces: what gives their traces again; link: the view's, below the server's address, such as
-    `rope?text=a+cat`; large: whether large type is on
+    name: the page's in the address bar; title: in the menu; question: its own, if it has one; text: as typed
+    sources: where the numbers are from, one mapping a model; traces: what gives their traces again
+    link: the view's, below the server's address, such as `rope?text=a+cat`; large: whether large type is on
     """
 
     name: str = ""
+    title: str = ""
     question: str = ""
     text: str = ""
     link: str = ""
@@ -160,9 +161,9 @@ KEY = "_page_shown"  # in the session's state: what its last run has shown
 _now: ContextVar[Shown | None] = ContextVar("shown", default=None)
 
 
-def begin(name: str) -> Shown:
+def begin(name: str, title: str) -> Shown:
     """A page begins to run: nothing of it is on the screen yet."""
-    shown = Shown(name)
+    shown = Shown(name, title)
     _now.set(shown)
     st.session_state[KEY] = shown
     return shown
