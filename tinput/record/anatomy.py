@@ -7,10 +7,7 @@ model's real depth, which layers rotate, which add a bias, and which do neither.
 
 from __future__ import annotations
 
-import contextlib
-import gc
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import torch
@@ -100,8 +97,7 @@ def survey(skeleton: Skeleton) -> Anatomy:
         ids = torch.arange(low, low + length) % max(vocabulary, 1)
         readers = _Readers(skeleton)
         try:
-            with _no_collection():
-                front = run(skeleton, ids, read=False, done=readers.see, repeats=Repeats())
+            front = run(skeleton, ids, read=False, done=readers.see, repeats=Repeats())
         except BadIds as refused:
             error = error or str(refused)
             continue
@@ -111,18 +107,6 @@ def survey(skeleton: Skeleton) -> Anatomy:
             order = tuple(dict.fromkeys(block.path for block in front.blocks))
             return Anatomy(tuple(reader.stack() for reader in readers.by_stack.values()), order, front.error)
     return Anatomy((), (), error)
-
-
-@contextlib.contextmanager
-def _no_collection() -> Iterator[None]:
-    """Without the garbage collector: a run makes many small objects, and for them it would walk all of transformers."""
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()
 
 
 class _Readers:

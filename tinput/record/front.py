@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from tinput.errors import BadIds, NotRecorded, TinputError
-from tinput.models.skeleton import LOCK, Placeholders, Skeleton
+from tinput.models.skeleton import Placeholders, Skeleton, undisturbed
 from tinput.models.tree import tensors_in
 from tinput.record.repeats import Repeats
 from tinput.record.tape import Flow, Op, Stop, Tape
@@ -100,7 +100,7 @@ def run(
     repeats: what comes after a block's attention is not run again where it is like what has run; only with read=False
     Raises BadIds, BadFile and NotRecorded.
     """
-    with LOCK:
+    with undisturbed():
         model, placeholders = skeleton.copy(read, leave_out, only)
         front = Front(Tape(placeholders.resolve), placeholders, ids[None])
         tape = front.tape
