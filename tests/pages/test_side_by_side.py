@@ -11,13 +11,13 @@ import pytest
 import torch
 
 import tinput
+from benchmarks.compare import VIEWS
 from tests import app, makers, tiny
 from tests.pages import code_shown
 from tinput import align, measure
 from tinput.positions import SCHEMES
 from tinput.twins import NAMES
 
-VIEWS = ["Facts", "Block inputs", "What each injects", "Similarity", "Norms", "Spectra", "Attention"]
 WORDS = "the cat sat unhappy, café"
 
 
@@ -73,6 +73,17 @@ def test_facts_that_differ_are_marked(bert):
     for said, size in zip(shown["*weights in the files"], sizes, strict=True):
         tensors = int(said.split(" bytes")[0].replace(",", ""))
         assert 0.9 * size < tensors < size  # the header is left out
+
+
+def test_grouped_keys_and_values_are_counted(tmp_path):
+    tiny.make("llama", tmp_path, vocab_size=400, max_position_embeddings=77)
+    makers.byte_level().save_pretrained(tmp_path)
+    shown = rows(app.show("side_by_side", WORDS, str(tmp_path), other="tinput/rope"))
+    attention = trace(str(tmp_path), WORDS).attention
+    assert shown["*key and value heads"] == [str(attention.kv_heads), "4"]
+    assert attention.kv_heads < attention.heads
+    assert shown["*context length"] == ["77", "256"]
+    assert "*heads" not in shown
 
 
 def test_what_is_equal_is_shown_when_asked_for():
@@ -321,6 +332,11 @@ def test_a_stack_is_chosen_where_there_are_two(marian):
 
 
 # --- columns
+
+
+def test_every_view_is_measured():
+    at = app.show("side_by_side")
+    assert tuple(at.button_group(key="compare").options) == VIEWS
 
 
 def test_a_column_is_removed_and_those_after_it_move_up():

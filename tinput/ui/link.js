@@ -2,7 +2,6 @@
 // Figures say in their layout's meta where each part begins (`edges`), which is the first (`first`), and whether parts
 // lie along both axes (`square`). What cannot be marked is left as it is.
 export default function () {
-  const COLOUR = "rgba(230, 159, 0, 0.14)";
   let now = null;
 
   function figures() {
@@ -26,7 +25,7 @@ export default function () {
     const [left, top, width, height] =
       axis === "y" ? [across._offset, at, across._length, size] : [at, across._offset, size, across._length];
     Object.assign(mark.style, {
-      position: "absolute", pointerEvents: "none", background: COLOUR, outline: "1.5px solid #E69F00",
+      position: "absolute", pointerEvents: "none", outline: "2px solid #E69F00", // no fill: colours are values
       left: `${left}px`, top: `${top}px`, width: `${width}px`, height: `${height}px`,
     });
     const layers = plot.querySelectorAll(".svg-container > .main-svg");
