@@ -106,7 +106,7 @@ shown = takeaway.begin(name, PAGES[name])
 with st.sidebar, shown.inside([]):  # what stands at the side is not the page
     sidebar()
     along = st.container(key="along")
-shown.text, shown.large = st.session_state["text"], kit.large()
+shown.large = kit.large()
 st.html(style.css(kit.large(), kit.presenting()))  # after the switches: a link may have set them
 if kit.presenting():  # out of sight, as all controls are; the key works
     st.button("End presenter mode", on_click=stop_presenting, shortcut="Escape", key="present-off")

@@ -221,24 +221,7 @@ class Page:
         code: the lines after those of `Page.code` that make the figure in a notebook; the last one is the figure
         csv: makes the file's text when asked; default: the numbers in the figure
         """
-        meta: Any = figure.to_plotly_json()["layout"].get("meta") or {}
-        description = meta.get("description") or name.replace("-", " ")
-        st.plotly_chart(
-            figure,
-            key=f"figure-{name}",
-            alt=literal.visible(description),
-            config={
-                "displaylogo": False,
-                "displayModeBar": True,
-                "modeBarButtons": [["toImage", "zoom2d", "resetScale2d"]],
-                "toImageButtonOptions": {"format": "png", "filename": f"tinput-{name}", "scale": 2},
-            },
-        )
-        takeaway.current().add(takeaway.Picture(name, self.preamble, code, figure))
-        source = self.source
-        numbers = csv or (lambda: figures.to_csv(figure, source))
-        arrays = (lambda: figures.csv_to_npz(csv(), source)) if csv else (lambda: figures.to_npz(figure, source))
-        tools.picture(name, code and f"{self.code}\n{code}", numbers, arrays, drawn=True)
+        _draw(figure, name, self.preamble, code, self.source, self.code, csv)
 
     def table(self, columns: Mapping[str, Sequence[Any]], name: str, *, code: str = "") -> None:
         """A table with the same tools as a figure. columns: title -> one value a row; text in it shows as typed."""
@@ -265,6 +248,35 @@ class Page:
     def nearest(self, token: int, k: int = 12) -> list[tuple[str, float]]:
         """The k tokens of the vocabulary whose rows point most nearly where one token's does: (label, cosine)."""
         return cache.nearest(self.key, int(self.tokens.ids[token]), k)
+
+
+def _draw(
+    figure: Figure,
+    name: str,
+    preamble: str,
+    code: str,
+    source: Mapping[str, object],
+    shown: str = "",
+    csv: Callable[[], str] | None = None,
+) -> None:
+    """A figure and the row below it. shown: the preamble as the page shows it, where that is shorter."""
+    meta: Any = figure.to_plotly_json()["layout"].get("meta") or {}
+    description = meta.get("description") or name.replace("-", " ")
+    st.plotly_chart(
+        figure,
+        key=f"figure-{name}",
+        alt=literal.visible(description),
+        config={
+            "displaylogo": False,
+            "displayModeBar": True,
+            "modeBarButtons": [["toImage", "zoom2d", "resetScale2d"]],
+            "toImageButtonOptions": {"format": "png", "filename": f"tinput-{name}", "scale": 2},
+        },
+    )
+    takeaway.current().add(takeaway.Picture(name, preamble, code, figure))
+    numbers = csv or (lambda: figures.to_csv(figure, source))
+    arrays = (lambda: figures.csv_to_npz(csv(), source)) if csv else (lambda: figures.to_npz(figure, source))
+    tools.picture(name, code and f"{shown or preamble}\n{code}", numbers, arrays, drawn=True)
 
 
 def start(question: str, *, about: Any = None, head: bool = True) -> Page:
@@ -318,8 +330,32 @@ def open_page(name: str, text: str) -> Page:
         stop(str(error), "Change the text, or choose another model.")
     # As `_trace` asked for it: kept in the cache and not here, where each session would hold it.
     again = partial(cache.trace, page.key, None if page.ids else text, ids=page.ids, attention=asked.attention)
-    takeaway.current().of(page.source, again)
+    takeaway.current().of(text, page.source, again)
     return page
+
+
+def _outline(model: Model) -> None:
+    """Pictures of what positions inject, and how near the formula comes, without a weight."""
+    length = min(configuration.LENGTH, model.usable_length or configuration.LENGTH)
+    try:
+        found = model.outline(length)
+    except TinputError as error:
+        sentences(str(error))
+        return
+    at = "" if model.revision is None else f", revision={model.revision!r}"
+    made = f"import tinput\n\nmodel = tinput.open_model({model.name!r}{at})\nfound = model.outline({length})"
+    source = {"model": model.name, "revision": model.revision or "none", "from": "the configuration alone"}
+    for number, item in enumerate(found.effects):
+        scheme = SCHEMES.get(item.scheme)
+        figure, code = configuration.picture(item.effect, f"found.effects[{number}].effect", large=large())
+        with panel(f"{words.label(item.scheme)}, by position") as place:
+            if figure is None:
+                sentences(item.reason or "Nothing enters from position.")
+            else:
+                _draw(figure, f"outline-{number}", made, code, source)
+            if scheme is not None and item.effect is not None and found.positions is not None:
+                place.say(*scheme.notice(item.effect, found.positions), formula=scheme.FORMULA)
+    html(f'<div class="badges">{agreement_badge(found.agreement, found.textbook_reason)}</div>')
 
 
 def _offer_attention(page: Page) -> None:
@@ -339,7 +375,9 @@ def _without_weights(name: str, error: NoWeights) -> None:
     badges.append(literal.badge("from the configuration alone: nothing is recorded", GREY))
     html(f'<div class="badges">{"".join(badges)}</div>')
     sentences(model.reason)
-    html(configuration.sizes(model.config))
+    _outline(model)
+    if said := configuration.sizes(model.config):
+        html(said)
 
 
 def _trace(asked: opening.Asked, text: str) -> Page:

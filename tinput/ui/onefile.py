@@ -148,11 +148,11 @@ def _origin(shown: Shown, when: str) -> str:
     rows = [(name, *(str(column.get(name, "")) for column in columns)) for name in names]
     rows += [(name, value, *[""] * (len(columns) - 1)) for name, value in (("taken along", when), ("view", shown.link))]
     table = literal.table(["", *([""] * len(columns))], rows, [False] * len(rows))
-    text = "\n".join(literal.inline(line) for line in shown.text.split("\n"))
-    return (
-        f'<footer><h2 class="panel-title">Where this is from</h2>{table}'
-        f'<h3>The text</h3><pre class="text">{text}</pre></footer>\n'
+    texts = "".join(
+        '<h3>The text</h3><pre class="text">' + "\n".join(map(literal.inline, text.split("\n"))) + "</pre>"
+        for text in shown.texts
     )
+    return f'<footer><h2 class="panel-title">Where this is from</h2>{table}{texts}</footer>\n'
 
 
 def _spec(picture: Picture) -> str:

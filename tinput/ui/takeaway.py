@@ -6,10 +6,11 @@ of a page. Files are made of it only when they are asked for: `onefile.html` and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 import streamlit as st
@@ -103,20 +104,21 @@ Part = Words | Formula | Setting | Heading | Code | Panel | Group
 class Shown:
     """All that one run of a page has put on the screen, first to last.
 
-    name: the page's in the address bar; title: in the menu; question: its own, if it has one; text: as typed
-    sources: where the numbers are from, one mapping a model; traces: what gives their traces again
+    name: the page's in the address bar; title: in the menu; question: its own, if it has one
+    texts: what was traced, as typed; sources: where the numbers are from, one mapping a model
+    traces: what gives their traces again
     link: the view's, below the server's address, such as `rope?text=a+cat`; large: whether large type is on
     """
 
     name: str = ""
     title: str = ""
     question: str = ""
-    text: str = ""
     link: str = ""
     large: bool = False
     parts: list[Part] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
     sources: list[Mapping[str, object]] = field(default_factory=list)
-    traces: list[Callable[[], Trace]] = field(default_factory=list)
+    traces: list[partial[Trace]] = field(default_factory=list)
     _place: list[Part] | None = None
 
     def add(self, part: Part) -> None:
@@ -132,10 +134,13 @@ class Shown:
         finally:
             self._place = before
 
-    def of(self, source: Mapping[str, object], trace: Callable[[], Trace]) -> None:
-        """Note where numbers are from, and how to have the trace again."""
+    def of(self, text: str, source: Mapping[str, object], trace: partial[Trace]) -> None:
+        """Note what was traced, where the numbers are from, and how to have the trace again; each once."""
+        if text not in self.texts:
+            self.texts.append(text)
         if source not in self.sources:
             self.sources.append(source)
+        if all((trace.args, trace.keywords) != (known.args, known.keywords) for known in self.traces):
             self.traces.append(trace)
 
     def every(self) -> Iterator[Part]:
