@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from tinput import figures
 from tinput.errors import BadModel
+from tinput.positions import Add, Bias, Content, Rotate
 from tinput.ui import literal
 
-__all__ = ["sizes"]
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+__all__ = ["LENGTH", "picture", "sizes"]
+
+LENGTH = 64  # positions that are pictured
+HEADS = 8  # at most so many side by side
 
 # What a person looks for first; a configuration may hold a hundred entries more.
 _SIZES = {
@@ -40,6 +48,30 @@ def sizes(config: Mapping[str, Any] | BadModel) -> str:
         return ""
     rows = [(name, _said(found[key])) for key, name in _SIZES.items() if found.get(key) not in (None, {}, "")]
     return literal.table(("config.json says", ""), rows, [False] * len(rows)) if rows else ""
+
+
+def picture(effect: Any, call: str, *, large: bool) -> tuple[Figure | None, str]:
+    """(figure, the Python that makes it) of what positions inject, position by position; None where nothing enters.
+
+    call: how the code names the effect
+    """
+    options: dict[str, Any] = {"row_title": "position"}
+    match effect:
+        case Add():
+            return figures.heatmap(effect.vectors, large=large, **options), (
+                f"tinput.figures.heatmap({call}.vectors, row_title='position')"
+            )
+        case Rotate():
+            options |= {"column_title": "pair", "value_title": "angle (rad)", "scale": "cyclic"}
+            code = f"tinput.figures.heatmap({call}.angles, {', '.join(f'{k}={v!r}' for k, v in options.items())})"
+            return figures.heatmap(effect.angles, large=large, **options), code
+        case Bias() | Content() if effect.scores is not None:
+            scores = effect.scores[:HEADS]
+            names = [f"head {head}" for head in range(len(scores))]
+            return figures.panels(scores, names, value_title="bias", large=large), (
+                f"tinput.figures.panels({call}.scores[:{HEADS}], {names!r}, value_title='bias')"
+            )
+    return None, ""
 
 
 def _said(value: Any) -> str:
