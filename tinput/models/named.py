@@ -17,6 +17,7 @@ from tinput.errors import BadFile
 from tinput.models.headers import CODES, DTYPES, check_rows
 from tinput.models.pickles import PickledWeights
 from tinput.models.remote import RemoteWeights
+from tinput.models.scales import FP8, block_of, scale_of, scaled
 from tinput.models.weights import Weights
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class ModuleWeights:
             name for name, t in model.state_dict().items() if isinstance(t, Tensor) and t.is_floating_point()
         }
         self._model = model
-        self._quantised = _quantisation(model.config)
+        self._quantised, self._block = _quantisation(model.config)
         self._sources: dict[str, _Source] | None = None
         self._twins: dict[str, list[str]] | None = None
         self._lock = threading.Lock()
@@ -98,16 +99,24 @@ class ModuleWeights:
         """
         source = self._find(name)
         if source.converter is None:
-            return self.weights.tensor(source.keys[0][0])
+            return self._scaled(source.keys[0][0])
         return self._converted(name, source)
 
     def rows(self, name: str, index: Tensor) -> Tensor:
         """Rows of a tensor (n, ...), index (n,) int64; of a tensor that is merely renamed nothing else is read."""
         source = self._find(name)
         if source.converter is None:
-            return self.weights.rows(source.keys[0][0], index)
+            return self._scaled(source.keys[0][0], index)
         check_rows(name, index, self._shapes[name])
         return self._converted(name, source)[index]
+
+    def _scaled(self, key: str, index: Tensor | None = None) -> Tensor:
+        """A tensor of the file, or rows of it, as numbers: FP8 codes are multiplied by their scales."""
+        found = self.weights.tensor(key) if index is None else self.weights.rows(key, index)
+        info = self.weights.info(key)
+        if info.dtype not in FP8 or (scale := scale_of(key, self.weights.names)) is None:
+            return found
+        return scaled(found, self.weights.tensor(scale), info.shape, self._block, index, key)
 
     @contextlib.contextmanager
     def holding(self, rows: Mapping[str, Tensor], whole: Iterable[str]) -> Iterator[None]:
@@ -125,13 +134,16 @@ class ModuleWeights:
                 wanted.setdefault(source.keys[0][0], index)
             else:
                 wanted |= dict.fromkeys((key for key, _ in source.keys), None)
+        if self._quantised:
+            wanted |= dict.fromkeys((s for key in wanted if (s := scale_of(key, self.weights.names))), None)
         with self.weights.holding(wanted):
             yield
 
     def size(self, names: Iterable[str]) -> int:
         """How many bytes of files tensors take, read whole. No header is read: another shard's are reckoned."""
         known, total = self.weights.infos_at_hand(), 0
-        itemsize = max((DTYPES[info.dtype][0] // 8 for info in known.values()), default=2)
+        largest = max(known.values(), key=lambda info: info.stop - info.start, default=None)
+        itemsize = 2 if largest is None else max(1, DTYPES[largest.dtype][0] // 8)
         counted = set()
         for name in names:
             try:
@@ -169,10 +181,11 @@ class ModuleWeights:
         infos = [self.weights.info(key) for key, _ in source.keys]
         for (key, _), info in zip(source.keys, infos, strict=True):
             coded = info.dtype in CODES or (self._quantised and DTYPES[info.dtype][0] <= 8)
-            if name in self._floating and coded:
+            scales = info.dtype in FP8 and source.converter is None and scale_of(key, self.weights.names)
+            if name in self._floating and coded and not scales:
                 raise BadFile(
-                    f"Tensor {key!r} of {info.file} holds {info.dtype} codes "
-                    f"({self._quantised or 'quantised'}), which tinput does not dequantise."
+                    f"Tensor {key!r} of {info.file} holds {info.dtype} codes ({self._quantised or 'quantised'}), "
+                    "which tinput does not dequantise; look for the model in bfloat16."
                 )
         if source.converter is None and infos[0].shape != self._shapes[name]:
             raise BadFile(
@@ -295,9 +308,10 @@ def _tied(model: PreTrainedModel) -> dict[str, list[str]]:
     return {n: sorted(names - {n}, key=lambda m: (m not in first, m)) for n, names in groups.items()}
 
 
-def _quantisation(config: Any) -> str:
+def _quantisation(config: Any) -> tuple[str, tuple[int, int] | None]:
+    """The method by its name, empty if there is none, and the size of a block that has a scale."""
     found = getattr(config, "quantization_config", None)
     if found is None:
-        return ""
+        return "", None
     found = found if isinstance(found, dict) else getattr(found, "to_dict", dict)()
-    return str(found.get("quant_method") or "unknown method")
+    return str(found.get("quant_method") or "unknown method"), block_of(found)

@@ -72,10 +72,16 @@ class Store:
         if need > limit:
             return
         with self._open() as db, db:
-            while self._size(db) + need > limit:  # first, so that the file never grows past its limit
-                gone = db.execute("DELETE FROM pieces WHERE rowid IN (SELECT rowid FROM pieces ORDER BY used LIMIT 32)")
-                if not gone.rowcount:
+            while (excess := self._size(db) + need - limit) > 0:  # first: the file never grows past its limit
+                gone = []
+                for row, length in db.execute("SELECT rowid, length FROM pieces ORDER BY used"):
+                    gone.append((row,))
+                    excess -= length
+                    if excess <= 0:
+                        break
+                if not gone:
                     return
+                db.executemany("DELETE FROM pieces WHERE rowid = ?", gone)
             db.execute("INSERT OR IGNORE INTO files (name) VALUES (?)", (file,))
             number = db.execute("SELECT id FROM files WHERE name = ?", (file,)).fetchone()[0]
             db.executemany(
