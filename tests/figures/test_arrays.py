@@ -84,3 +84,17 @@ def test_a_figure_without_numbers_is_refused():
 
     with pytest.raises(ValueError, match="no numbers"):
         figures.to_npz(go.Figure())
+
+
+def test_a_table_of_any_text_comes_back():
+    import pandas
+
+    texts = ['$a$, "b"', "<s>", "nul \0 tab \t", "line\nend\r\n", "# no comment", "x", "", "مرحبا 🥱"]
+    frame = pandas.DataFrame({"piece": texts, "position": range(8), "special": [True, False] * 4})
+    found = load(figures.csv_to_npz("# model: m\n" + frame.to_csv(index=False), {"model": "m"}))
+    assert [text.replace("\r\n", "\n") for text in texts] == [
+        str(text).replace("\r\n", "\n") for text in found["piece"].tolist()
+    ]
+    assert found["position"].tolist() == list(range(8))
+    assert found["special"].tolist() == ["True", "False"] * 4
+    assert json.loads(str(found["provenance"])) == {"model": "m"}
