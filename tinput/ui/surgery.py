@@ -277,17 +277,16 @@ def band(cut: Cut, said: Sequence[str]) -> None:
 
 def law(page: Page, cut: Cut, seen: Measured, head: int, step: int) -> list[str]:
     """What changed, in numbers, and why it had to."""
-    among = "" if step == 1 else f", over every {step}th query"
-    size = f"(the largest is {seen.size:.3g})"
-    first = (
-        f"In head {head} no score changes by more than {seen.scores:.2g} {size}, no weight by more than "
-        f"{seen.weights:.2g}{among}."
-        if seen.same_scores
-        else f"In head {head} scores change by up to {seen.scores:.2g} {size}, weights by up to "
-        f"{seen.weights:.2g}{among}."
-    )
-    why = _why(page, cut, seen)
-    return [line for line in (first, why, *cut.said) if line]
+    among = "" if step == 1 else f", over 1 query in {step}"
+    scores, weights, largest = map(_number, (seen.scores, seen.weights, seen.size))
+    first = f"no score changes by more than {scores}" if seen.same_scores else f"scores change by up to {scores}"
+    second = f"no weight by more than {weights}" if seen.same_weights else f"weights by up to {weights}"
+    lines = (f"In head {head} {first} (the largest is {largest}), {second}{among}.", _why(page, cut, seen), *cut.said)
+    return [line for line in lines if line]
+
+
+def _number(value: float) -> str:
+    return f"{value:.2g}" if value < 10 else f"{value:,.0f}"
 
 
 def _why(page: Page, cut: Cut, seen: Measured) -> str:
