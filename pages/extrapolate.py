@@ -92,15 +92,15 @@ elif part == NEVER:
                 kit.sentences(unseen.no_rule(page))
             else:
                 scheme = kit.choose("Scheme", list(schemes), key="seen") if len(schemes) > 1 else next(iter(schemes))
-                name, ways = schemes[scheme]
+                found, ways = schemes[scheme], schemes[scheme].ways
                 way = kit.choose("Read", list(ways), key="way") if len(ways) > 1 else next(iter(ways))
                 shown = ways[way]
                 figure, titles = unseen.picture(shown, at, trained)
-                page.show(figure, "unseen", code=unseen.code(page, at, trained, name, way, titles))
+                page.show(figure, "unseen", code=unseen.code(found, at, trained, way, titles))
                 panel.say(
                     *shown.said,
                     *unseen.compared(ways),
-                    formula=unseen.formula(name),
+                    formula=unseen.formula(found),
                     note=f"{page.name}, read at {trained * times:,} tokens. A training on {trained:,} is what the "
                     "configuration says of the context, or what was typed; what it did not say cannot be known here.",
                 )

@@ -140,3 +140,18 @@ def test_a_picture_s_cell_is_the_newest_state_in_it():
     same, at = coarse(state, torch.arange(5))
     assert torch.equal(same, state)
     assert at.tolist() == [0, 1, 2, 3, 4]
+
+
+def test_layers_of_two_thetas():
+    gemma = HEAD | {
+        "layer_types": ["sliding_attention", "full_attention"],
+        "rope_parameters": {
+            "sliding_attention": {"rope_type": "default", "rope_theta": 10_000.0},
+            "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1_000_000.0},
+        },
+    }
+    local, whole = (rope.coverage(gemma, FAR, 256, layer_type=kind) for kind in gemma["layer_types"])
+    assert "as configured" not in local
+    assert local["as trained"].new == sum(2 * math.pi * 10_000 ** (i / 16) > 256 for i in range(16))
+    assert whole["as trained"].new == sum(2 * math.pi * 1_000_000 ** (i / 16) > 256 for i in range(16))
+    assert whole["as configured"].new == 0  # 1,024 tokens are 4 times the training, and the factor is 8

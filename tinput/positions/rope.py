@@ -281,7 +281,11 @@ SCALINGS: dict[str, Callable[[Parameters, int | None], tuple[Tensor, float]]] = 
 
 
 def stretched(
-    config: Mapping[str, Any], trained: int, factor: float, divisors: Sequence[float] | None = None
+    config: Mapping[str, Any],
+    trained: int,
+    factor: float,
+    divisors: Sequence[float] | None = None,
+    layer_type: str | None = None,
 ) -> dict[str, dict[str, Any]]:
     """Each published way to read a text `factor` times as long as the `trained` tokens: name -> a configuration.
 
@@ -289,7 +293,7 @@ def stretched(
     lengths (Peng et al. 2023, section 3.1). divisors: one a pair, for "longrope", which has no formula and is left out
     without them.
     """
-    p = parse(config)
+    p = parse(config, layer_type)
     if p is None:
         return {}
     said = {"rope_theta": p.theta, "original_max_position_embeddings": trained}
@@ -498,30 +502,24 @@ def predict(
     )
 
 
-def coverage(config: Mapping[str, Any], places: Tensor, trained: int, **_: Any) -> dict[str, Coverage]:
+def coverage(
+    config: Mapping[str, Any], places: Tensor, trained: int, *, layer_type: str | None = None, **_: Any
+) -> dict[str, Coverage]:
     """Which pairs turn further than training ever turned them, as the model is and with each way to stretch it.
 
     places: distances of a key, (n,) int64; trained: tokens. Every way stretches as far as the largest place asks for.
-    Layers of different theta: the first layer's. Raises ValueError as `frequencies` does.
+    layer_type: as of `frequencies`. Empty where such layers do not rotate. Raises ValueError as `frequencies` does.
     """
-    p = parse(config)
+    p = parse(config, layer_type)
     if p is None:
         return {}
     length, plain = int(places.max()) + 1, _powers(p)
-    ways = stretched(config, trained, max(1.0, length / trained))
-    found = {"as trained": plain} | ({} if p.rope_type == "default" else {"as configured": None})
-    found |= dict.fromkeys(ways)
-    ways["as configured"] = dict(config)
-    return {
-        name: turned(
-            frequencies(ways[name], seq_len=length).inv_freq if now is None else now,
-            plain,
-            places,
-            trained,
-            "distance",
-        )
-        for name, now in found.items()
-    }
+    now = {"as trained": plain}
+    if p.rope_type != "default":
+        now["as configured"] = frequencies(config, layer_type=layer_type, seq_len=length).inv_freq
+    for name, way in stretched(config, trained, max(1.0, length / trained), layer_type=layer_type).items():
+        now[name] = frequencies(way, seq_len=length).inv_freq
+    return {name: turned(inv_freq, plain, places, trained, "distance") for name, inv_freq in now.items()}
 
 
 def notice(effect: Effect, positions: Tensor) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tinput import figures
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
     from tinput.ui.kit import Page
 
-__all__ = ["STATES", "code", "compared", "coverage", "formula", "no_rule", "picture", "trained"]
+__all__ = ["STATES", "Unseen", "code", "compared", "coverage", "formula", "no_rule", "picture", "trained"]
 
 STATES = {  # words and colour
     SEEN: ("met in training", "#8FA3B8"),
@@ -41,20 +42,44 @@ def _sizes(page: Page) -> dict[str, Any]:
     }
 
 
-def coverage(page: Page, at: Tensor, length: int) -> dict[str, tuple[str, dict[str, Coverage]]]:
-    """For each scheme of the page's model, by label: its name, and way -> what training on `length` tokens has met."""
-    found = {}
+@dataclass(frozen=True, eq=False)
+class Unseen:
+    """One scheme of a model, in one kind of its layers. ways: name of a way to read -> what training has met"""
+
+    name: str
+    ways: Mapping[str, Coverage]
+    sizes: Mapping[str, Any]
+
+
+def coverage(page: Page, at: Tensor, length: int) -> dict[str, Unseen]:
+    """For each scheme of the page's model, by what it is called: what training on `length` tokens has met at `at`.
+
+    Layers of two kinds, such as Gemma's local and global ones with a theta each, stand one beside the other.
+    """
+    found: dict[str, Unseen] = {}
     for name in page.model.schemes:
-        scheme = SCHEMES.get(name)
+        scheme: Any = SCHEMES.get(name)
         if not hasattr(scheme, "coverage"):
             continue
-        try:
-            ways = scheme.coverage(page.model.config, at, length, **_sizes(page))  # type: ignore[union-attr]
-        except (ValueError, KeyError):  # the formula cannot do with this configuration
-            continue
-        if ways:
-            found[words.label(name)] = (name, ways)
+        types = getattr(scheme, "layer_types", lambda _: ())(page.model.config)
+        alike: list[Any] = []
+        for kind in dict.fromkeys(types) or [None]:
+            sizes = _sizes(page) | ({"layer_type": kind} if kind else {})
+            try:
+                ways = scheme.coverage(page.model.config, at, length, **sizes)
+            except (ValueError, KeyError):  # the formula cannot do with this configuration, or with such layers
+                continue
+            if ways and not any(_same(ways, other) for other in alike):
+                alike.append(ways)
+                label = words.label(name) + (f", {kind.replace('_', ' ')}" if kind else "")
+                found[label] = Unseen(name, ways, sizes)
+    if len(found) == 1:  # layers of one kind need not be told apart
+        found = {words.label(one.name): one for one in found.values()}
     return found
+
+
+def _same(ways: Mapping[str, Coverage], other: Mapping[str, Coverage]) -> bool:
+    return ways.keys() == other.keys() and all(ways[name].state.equal(other[name].state) for name in ways)
 
 
 def picture(found: Coverage, at: Tensor, length: int) -> tuple[Figure, str]:
@@ -74,13 +99,13 @@ def picture(found: Coverage, at: Tensor, length: int) -> tuple[Figure, str]:
     return figure, ", ".join(f"{key}={value!r}" for key, value in titles.items())
 
 
-def code(page: Page, at: Tensor, length: int, name: str, way: str, titles: str) -> str:
+def code(found: Unseen, at: Tensor, length: int, way: str, titles: str) -> str:
     """The Python that makes the picture of one way."""
-    sizes = ", ".join(f"{key}={value!r}" for key, value in _sizes(page).items())
+    sizes = ", ".join(f"{key}={value!r}" for key, value in found.sizes.items())
     return (
         "from tinput import SCHEMES, figures\nfrom tinput.positions.coverage import coarse, spread\n\n"
         f"places = spread({int(at[-1]) + 1})\n"
-        f"ways = SCHEMES[{name!r}].coverage(model.config, places, {length}, {sizes})\n"
+        f"ways = SCHEMES[{found.name!r}].coverage(model.config, places, {length}, {sizes})\n"
         f"state, places = coarse(ways[{way!r}].state, places)\n"
         f"figures.states(state, places, {STATES!r},\n               {titles})"
     )
@@ -95,9 +120,9 @@ def compared(ways: Mapping[str, Coverage]) -> list[str]:
     return [f"Of {len(some.state)} {some.parts}s, somewhere new: {listed}."]
 
 
-def formula(name: str) -> str:
-    """A scheme's formula: where its parts come from."""
-    return SCHEMES[name].FORMULA
+def formula(found: Unseen) -> str:
+    """The scheme's formula: where its parts come from."""
+    return SCHEMES[found.name].FORMULA
 
 
 def no_rule(page: Page) -> str:
