@@ -20,10 +20,10 @@ part = kit.choose(
 )
 
 
-def missing(chosen: list[int], why: str) -> list[str]:
-    """A sentence on the columns that are not on a picture."""
-    left = [names[k] for k in range(len(names)) if k not in chosen]
-    return [f"Not shown: {', '.join(left)}, {why}."] if left else []
+def narrower(chosen: list[int]) -> list[str]:
+    """A sentence on the columns that are left out of a difference."""
+    left = [names[k] for k in range(1, len(names)) if k not in chosen]
+    return [f"Not shown: {', '.join(left)}, not as wide as {names[0]}."] if left else []
 
 
 def difference() -> bool:
@@ -50,7 +50,7 @@ elif part == "Block inputs":
         else:
             together.show(seen.figure, "inputs", code=seen.code)
             panel.say(
-                *(missing([0, *seen.chosen], f"not as wide as {names[0]}") if minus else ()),
+                *(narrower(seen.chosen) if minus else ()),
                 *together.first_apart(),
                 note="A row is the mean over a part's tokens, less that of the first column."
                 if minus
@@ -159,8 +159,9 @@ else:
     with kit.panel("Attention in the first layer, from part to part", wide=True) as panel:
         head = columns.heads(together)
         which = ".tensor().mean(0)" if head is None else f"[{head}].tensor()"
+        weights = together.weights(head)
         seen = together.picture(
-            together.weights(head),
+            weights,
             f"tinput.align.pool_weights(traces[k].attention.weights{which}, ranges[k],\n"
             "                                      traces[k].attention.mask[0].tensor())",
             minus=difference(),
@@ -176,7 +177,7 @@ else:
             f"Head {head} of each: heads of two models with one number have nothing in common but the number."
             if head is not None
             else "The mean of all heads of each model.",
-            *missing(seen.chosen, "where no attention from token to token was recorded"),
+            *together.without_attention(weights),
             formula=r"w = \mathrm{softmax}\!\left(\tfrac{q k^\top}{\sqrt d} + \text{bias}\right)",
             note="To a part: the sum over its tokens; from a part: the mean. So each row still sums to 1 "
             "(Clark et al. 2019). Blank: what the mask hides, and parts that a model has no token for.",

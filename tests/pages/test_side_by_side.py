@@ -321,6 +321,21 @@ def test_attention_is_the_first_layers(bert):
                 assert np.isnan(shown[i, j])
 
 
+def test_a_model_without_attention_says_why_and_the_others_are_shown(tmp_path):
+    tiny.make("mamba", tmp_path, vocab_size=400)
+    makers.byte_level().save_pretrained(tmp_path)
+    for controls in ({}, {"minus": "true"}):
+        at = app.show(
+            "side_by_side", WORDS, "tinput/rope", other=str(tmp_path), columns="3", third="tinput/none",
+            compare="Attention", **controls,
+        )  # fmt: skip
+        reason = trace(str(tmp_path), WORDS).attention_reason
+        assert reason
+        assert f"is not shown: {reason}." in app.words(at)
+        assert len(app.heats(app.figures(at)[0])) == (1 if controls else 2)
+        code_shown.run(app.code(at)[0])
+
+
 def test_a_stack_is_chosen_where_there_are_two(marian):
     at = app.show("side_by_side", WORDS, marian, other=marian, stack2="decoder", compare="Block inputs")
     encoder, decoder = app.heats(app.figures(at)[0])

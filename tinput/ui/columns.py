@@ -14,7 +14,7 @@ from streamlit.components.v2 import component
 
 from tinput.align import Part, align
 from tinput.positions import SCHEMES
-from tinput.positions.spelling import D_MODEL, HEADS
+from tinput.positions.spelling import D_MODEL, HEADS, pick, text_part
 from tinput.twins import NAMES
 from tinput.ui import cache, kit, literal, sources
 from tinput.ui.compare import Column, Together
@@ -181,12 +181,14 @@ def link() -> None:
 
 def _as_if(page: kit.Page, name: str) -> tuple[Effect | None, str]:
     """What the textbook's scheme would inject at a model's sizes, for its positions."""
-    width, attention = page.trace.block_input.shape[-1], page.trace.attention
-    if attention is None:
-        return None, f"{page.name} has no attention that was recorded: its heads are not known."
-    sizes = {D_MODEL[0]: width, HEADS[0]: attention.heads, "head_dim": attention.q.shape[-1]}
+    width, attention, config = page.trace.block_input.shape[-1], page.trace.attention, text_part(page.model.config)
+    heads = int(pick(config, *HEADS) or 0) if attention is None else attention.heads
+    if not heads:
+        return None, f"{page.name} does not say how many heads it has."
+    d_head = int(pick(config, "head_dim") or width // heads) if attention is None else attention.q.shape[-1]
+    sizes = {D_MODEL[0]: width, HEADS[0]: heads, "head_dim": d_head}
     try:
-        return SCHEMES[name].predict(sizes, page.positions, heads=attention.heads, width=width, keys=page.seq), ""
+        return SCHEMES[name].predict(sizes, page.positions, heads=heads, width=width, keys=page.seq), ""
     except ValueError as error:
         return None, f"{page.name}: {error}."
 

@@ -188,8 +188,16 @@ class Together(kit.Page):
             total = torch.zeros(attention.weights.shape[-2:])
             for each in chosen:
                 total += attention.weights[each].tensor().float()
-            found.append(pool_weights(total / len(chosen), self.ranges(k), attention.mask[chosen[0]].tensor()))
+            found.append(pool_weights(total / len(chosen), self.ranges(k), attention.mask[0].tensor()))
         return found
+
+    def without_attention(self, weights: Sequence[Tensor | None]) -> list[str]:
+        """Why columns have no attention weights, a sentence each."""
+        return [
+            f"{column.name} is not shown: {column.page.trace.attention_reason or 'its keys are not the tokens'}."
+            for column, found in zip(self.columns, weights, strict=True)
+            if found is None
+        ]
 
     @cached_property
     def correlations(self) -> dict[tuple[int, int], float]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tinput.positions import SCHEMES, Add, Bias, Rotate
+from tinput.positions.spelling import HEADS, pick, text_part
 from tinput.ui import given, literal, words
 
 if TYPE_CHECKING:
@@ -57,8 +58,11 @@ def _said(page: Page) -> Iterator[tuple[str, str]]:
     yield "tokens of this text", f"{page.seq:,}"
     yield "vocabulary", f"{model.vocab_size:,}"
     yield "width", f"{trace.block_input.shape[-1]:,}"
-    yield "heads", NOT_SAID if attention is None else f"{attention.heads:,}"
-    yield "key and value heads", NOT_SAID if attention is None else f"{attention.kv_heads:,}"
+    config = text_part(model.config)
+    heads = pick(config, *HEADS) if attention is None else attention.heads
+    groups = pick(config, "num_key_value_heads") or heads if attention is None else attention.kv_heads
+    yield "heads", str(heads or NOT_SAID)
+    yield "key and value heads", str(groups or NOT_SAID)
     context = given.context(page)
     yield "context length", f"{context:,}" if context else NOT_SAID
     yield "embedding scale", _stages(page, "scale")
