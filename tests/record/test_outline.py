@@ -76,7 +76,7 @@ def test_a_model_without_weights_says_so_when_it_is_traced(bare):
         lambda: model.embedding_rows(torch.tensor([1])),
         model.attention_bytes,
     ):
-        with pytest.raises(NoWeights, match="no weights: no model.safetensors"):
+        with pytest.raises(NoWeights, match=r"no weights: no model\.safetensors"):
             ask()
 
 
