@@ -33,6 +33,7 @@ def make(kind: str, **more):
             mark=(4, "<mark>"),
             **more,
         ),
+        "before after": lambda: figures.before_after(scores, scores * 2, scores, labels, labels, **more),
         "linked": lambda: figures.linked(
             [scores, rng.normal(size=(12, 12))], ["<a>", "b"], figures.Ruler(labels), figures.Ruler(labels), **more
         ),
@@ -41,4 +42,4 @@ def make(kind: str, **more):
 
 
 KINDS = ("heatmap", "masked", "similarity", "weights", "panels", "lines", "log lines", "bars", "stacked", "scatter",
-         "helix", "dials", "states", "path")  # fmt: skip
+         "helix", "dials", "states", "path", "before after")  # fmt: skip

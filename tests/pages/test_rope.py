@@ -8,11 +8,11 @@ import pytest
 import torch
 
 import tinput
-from tests import app
+from tests import app, tiny
 from tests.pages.code_shown import assert_draws_the_same
 from tinput.twins import NAMES
 
-PARTS = ["Angles", "Dials", "Wavelengths", "q and k", "Scores", "Pairing", "Scaling"]
+PARTS = ["Angles", "Dials", "Wavelengths", "q and k", "Scores", "By pair", "Pairing", "Scaling"]
 OWN = "tinput/rope"
 
 
@@ -127,3 +127,45 @@ def test_any_text(part, text):
 def test_the_python_runs_as_shown(part, name):
     assert_draws_the_same(app.show("rope", model=name, turn=part), atol=1e-3)
     assert math.isfinite(float(torch.ones(()))), "torch is at hand for the code"
+
+
+@pytest.mark.parametrize("name", [OWN, "tinput/none"])
+def test_the_parts_of_a_score_sum_to_it(name):
+    """The bars are Re(z_q conj(z_k)) of each pair of dimensions, turned by the distance; their sum is the score."""
+    attention = tinput.open_model(name).trace(app.TEXT).attention
+    assert attention is not None
+    query, key, head = 9, 4, 1
+    at = app.show("rope", model=name, turn="By pair", token=str(query), seen=str(key), head=str(head))
+    (bars,) = app.series(app.figures(at)[0]).values()
+    q, k = attention.q_before[head, query].double().numpy(), attention.k_before[head, key].double().numpy()
+    half = len(q) // 2
+    turn = np.exp(1j * (query - key) * 10_000.0 ** (-np.arange(half) / half))
+    want = attention.scale * ((q[:half] + 1j * q[half:]) * turn * (k[:half] - 1j * k[half:])).real
+    np.testing.assert_allclose(bars, want, atol=1e-5)
+    assert f"is {want.sum():.4g}: the sum of the bars" in app.words(at)
+    if name == OWN:
+        assert bars.sum() == pytest.approx(float(attention.scores[head].tensor()[query, key]), abs=1e-5)
+
+
+def test_shares_of_all_heads_sum_to_one():
+    at = app.show("rope", model=OWN, turn="By pair", pairs="All heads")
+    shares = app.heat(app.figures(at)[0])
+    assert shares.shape == (4, 16)
+    np.testing.assert_allclose(shares.sum(1), 1, atol=1e-5)
+    fast = shares[:, 2 * np.pi * 10_000.0 ** (np.arange(16) / 16) <= 17].sum(1)
+    assert f"{fast.max():.0%} of what tells keys apart in head {fast.argmax()}" in app.words(at)
+    assert_draws_the_same(at)
+
+
+def test_a_part_that_is_not_turned_has_a_bar_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.setenv("TINPUT_MODELS", str(tmp_path))
+    tiny.make("gpt_neox", tmp_path / "neox", vocab_size=1024)
+    tinput.open_model(OWN).tokenizer.save_pretrained(tmp_path / "neox")
+    trace = tinput.open_model(tmp_path / "neox").trace(app.TEXT)
+    at = app.show("rope", model=str(tmp_path / "neox"), turn="By pair", token="5", seen="2", head="0")
+    (bars,) = app.series(app.figures(at)[0]).values()
+    q, k = trace.attention.q[0, 5].double(), trace.attention.k[0, 2].double()
+    assert len(bars) == 3  # two pairs of four dimensions, and the other twelve
+    assert bars[-1] == pytest.approx(float(trace.attention.scale * (q[4:] @ k[4:])), abs=1e-5)
+    assert bars.sum() == pytest.approx(float(trace.attention.scores[0].tensor()[5, 2]), abs=1e-5)
+    assert "what is not turned adds" in app.words(at)
