@@ -23,8 +23,8 @@ RIGHT = {
         "Its direction, and not its length",
         "Where a vector is added",
     ],
-    "Why ALiBi goes on": ["Next to nothing: less than a ten-thousandth", "Head 0"],
-    "Why GPT-2 stops at 1,024": ["It cannot read the text", "Yes"],
+    "Why ALiBi goes on": ["ALiBi", "Next to nothing: less than a ten-thousandth", "Head 0"],
+    "Why GPT-2 stops at 1,024": ["It cannot read the text", "Yes", "Both cost about the same"],
     "What YaRN changes": ["Some of them", "The fast ones, which tell neighbours apart"],
     "The usual mistakes": ["It turns red", "It turns red", "It stays green", "It stays green"],
 }

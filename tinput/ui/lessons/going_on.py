@@ -5,13 +5,43 @@ from __future__ import annotations
 import torch
 
 from tinput import figures, measure
-from tinput.positions import alibi
-from tinput.ui import given, kit
+from tinput.positions import SCHEMES, alibi
+from tinput.twins import NAMES, reader
+from tinput.ui import extrapolate, given, kit
 from tinput.ui.lessons.step import TEXT, Lesson, Step
 
 MODEL = "tinput/alibi"
 FARTHEST = 1_024
 BACK = 100
+GUESSES = tuple(SCHEMES[name].LABEL for name in ("sinusoidal", "rope", "alibi"))
+
+
+def losses() -> int:
+    """How well the six predict a text that is longer than their training's."""
+    page = extrapolate.of_the_twins(kit.open_page(MODEL, TEXT))
+    found = extrapolate.source(extrapolate.NOVEL, TEXT)
+    known, _ = extrapolate.curves(found, [reader.Variant(name) for name in NAMES])
+    figure, code = extrapolate.picture(found, known, by_length=True, bits=False)
+    assert figure is not None
+    assert found.plan is not None
+    trained = found.plan.lengths.index(found.plan.context)
+    rise = {}
+    for variant, curve in known.items():
+        first, last = curve.by_length[trained], curve.by_length[-1]
+        if first is not None and last is not None:
+            rise[SCHEMES[variant.name.split("/")[1]].LABEL] = last - first
+    with kit.panel("How well the six bundled models predict a novel, by how much of it they read") as panel:
+        page.show(figure, "lesson-losses", code=code)
+        least = min(rise, key=lambda label: rise[label])
+        panel.say(
+            f"From {found.plan.context} to {found.plan.longest:,} tokens the loss changes by "
+            + ", ".join(f"{value:+.2f} ({label})" for label, value in sorted(rise.items(), key=lambda one: one[1]))
+            + " nats a byte.",
+            f"{least} goes on as if nothing had happened. The learned table has no line past its end: it cannot read "
+            "on at all.",
+            note="The bundled models differ in their scheme alone; a larger model, otherwise trained, may go on otherwise.",
+        )
+    return GUESSES.index(least) if least in GUESSES else len(GUESSES)
 
 
 def penalty() -> int:
@@ -92,6 +122,13 @@ LESSON = Lesson(
     "going-on",
     "Why ALiBi goes on",
     (
+        Step(
+            "Six models were trained on 256 tokens and read 4,096. Which one predicts as well as before?",
+            (*GUESSES, "Another one"),
+            losses,
+            "extrapolate",
+            {"model": MODEL},
+        ),
         Step(
             f"ALiBi takes a score down by slope times distance. How much of its weight is left to a token {BACK} back "
             "in the steepest head, against the token next to it?",

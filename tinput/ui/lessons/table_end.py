@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from tinput import figures, measure
 from tinput.errors import TooLong
-from tinput.ui import cache, kit
+from tinput.twins import reader
+from tinput.ui import cache, extrapolate, kit
 from tinput.ui.lessons.step import Lesson, Step
 
 MODEL = "tinput/learned"
@@ -73,6 +74,36 @@ def neighbours() -> int:
     return 0 if near > far + 0.05 else 1
 
 
+def past_the_end() -> int:
+    """What it costs to clamp or to wrap the positions."""
+    page = extrapolate.of_the_twins(kit.open_page(MODEL, LONG))
+    found = extrapolate.source(extrapolate.NOVEL, LONG)
+    ways = [reader.Variant(MODEL), *reader.variants(MODEL, 1)]
+    known, _ = extrapolate.curves(found, ways)
+    figure, code = extrapolate.picture(found, known, by_length=True, bits=False)
+    assert figure is not None
+    assert found.plan is not None
+    trained = found.plan.lengths.index(found.plan.context)
+    with kit.panel(
+        "How well the model predicts a novel, with rows that it has in place of those that it lacks"
+    ) as panel:
+        extrapolate.band("The model was not trained so: rows that it has stand where it has none.")
+        page.show(figure, "lesson-past", code=code)
+        rise = {}
+        for variant, curve in known.items():
+            first, last = curve.by_length[trained], curve.by_length[-1]
+            if variant.change and first is not None and last is not None:
+                rise[variant.change] = last - first
+        panel.say(
+            f"From {found.plan.context} to {found.plan.longest:,} tokens the loss rises by "
+            + " and ".join(f"{value:.3f} ({change})" for change, value in rise.items())
+            + " nats a byte.",
+            "Clamped: all tokens past the end take the last row. Wrapped: the rows begin again.",
+        )
+    costs = list(rise.values())
+    return 0 if max(costs) - min(costs) < 0.01 else 1 + costs.index(min(costs))
+
+
 LESSON = Lesson(
     "table",
     "Why GPT-2 stops at 1,024",
@@ -91,6 +122,13 @@ LESSON = Lesson(
             neighbours,
             "learned",
             {"model": MODEL, "text": LONG[:400]},
+        ),
+        Step(
+            "Two ways to read on all the same: repeat the last row, or begin again at row 0. Which one costs less?",
+            ("Both cost about the same", "Repeating the last row", "Beginning again"),
+            past_the_end,
+            "extrapolate",
+            {"model": MODEL},
         ),
     ),
 )
