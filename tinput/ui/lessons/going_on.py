@@ -39,7 +39,7 @@ def losses() -> int:
             + " nats a byte.",
             f"{least} goes on as if nothing had happened. The learned table has no line past its end: it cannot read "
             "on at all.",
-            note="The bundled models differ in their scheme alone; a larger model, otherwise trained, may go on otherwise.",
+            note="The bundled models differ in their scheme alone; a larger model may go on otherwise.",
         )
     return GUESSES.index(least) if least in GUESSES else len(GUESSES)
 
