@@ -146,3 +146,40 @@ def looked_through(name: str) -> str:
         if type(one).__module__.startswith(("tinput", "builtins", "pathlib")):
             waiting += gc.get_referents(one)
     return "\n".join(shown)
+
+
+def told(name: str, job: str = "seen", **options: Any) -> tuple[Any, list[tuple[int, int, str]]]:
+    """A job, and what a listener is told meanwhile: (bytes here, bytes wanted, step)."""
+    from tinput.models import progress
+
+    heard: list[tuple[int, int, str]] = []
+    with progress.to(lambda *said: heard.append(said)):
+        return globals()[job](name, **options), heard
+
+
+def stopped(name: str, after: int, **options: Any) -> str:
+    """A trace that its listener stops once so many bytes of a step are here; the name of the error that came out."""
+    from tinput.models import progress
+
+    class Enough(Exception):
+        pass
+
+    def listen(done: int, total: int, step: str) -> None:  # noqa: ARG001
+        if done > after:
+            raise Enough(step)
+
+    try:
+        with progress.to(listen):
+            seen(name, **options)
+    except Enough as error:
+        return f"Enough: {error}"
+    return "it ended by itself"
+
+
+def at_once(name: str, threads: int, **options: Any) -> list[dict[str, Any]]:
+    """As many threads trace one model that nobody has traced yet."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    opened(name)
+    with ThreadPoolExecutor(threads) as pool:
+        return list(pool.map(lambda _: traced(name, **options), range(threads)))

@@ -84,9 +84,8 @@ def moved(one: str) -> str:
     return f"{int(start) + 256}-{int(stop) + 256}"
 
 
-SERVERS: dict[
-    str, tuple[dict[str, Any] | None, int, int]
-] = {  # how it answers; the most requests and bytes it may cost
+# how it answers; the most requests and bytes that this may cost
+SERVERS: dict[str, tuple[dict[str, Any], int, int]] = {
     "it answers": ({}, 14, 150_000),
     "one at a time": ({"whole": True}, 60, 2_000_000),
     "the first alone": ({"reads": ranges(lambda all: all[:1])}, 60, 150_000),
