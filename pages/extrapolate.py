@@ -17,7 +17,7 @@ def asked() -> tuple[read.Source, bool]:
     """Which text the losses are of, and whether they are in bits."""
     one, two = kit.columns([3, 2])
     with one:
-        name = kit.choose("Text", read.SOURCES, key="read")
+        name = kit.choose("Text read", read.SOURCES, key="read")
     with two:
         bits = kit.choose("Loss in", ["nats a byte", "bits a byte"], key="unit") == "bits a byte"
     return read.source(name, page.text), bits
@@ -52,7 +52,8 @@ elif part == IF:
         with two:
             by_length = kit.choose("Loss by", ["length", "position"], key="by") == "length"
         with three:
-            factor = int(kit.choose("Stretched, times", [str(n) for n in extrapolate.FACTORS], key="longer"))
+            times = [str(n) for n in extrapolate.FACTORS] if reader.stretches(name) else ["1"]
+            factor = int(kit.choose("Stretched, times", times, key="longer")) if len(times) > 1 else 1
         ways = reader.variants(name, factor)
         read.band(read.what_if(name, factor))
         place = kit.empty()
@@ -93,7 +94,7 @@ elif part == NEVER:
             else:
                 scheme = kit.choose("Scheme", list(schemes), key="seen") if len(schemes) > 1 else next(iter(schemes))
                 found, ways = schemes[scheme], schemes[scheme].ways
-                way = kit.choose("Read", list(ways), key="way") if len(ways) > 1 else next(iter(ways))
+                way = kit.choose("Way to read", list(ways), key="way") if len(ways) > 1 else next(iter(ways))
                 shown = ways[way]
                 figure, titles = unseen.picture(shown, at, trained)
                 page.show(figure, "unseen", code=unseen.code(found, at, trained, way, titles))
@@ -109,7 +110,7 @@ else:
     with kit.panel("How each of the six goes on", wide=True) as panel:
         one, two, three, four = kit.columns([3, 4, 3, 2])
         with one:
-            text = kit.choose("Text", ["the novel", "your text"], key="goes")
+            text = kit.choose("Go on from", ["the novel", "your text"], key="goes")
         with two:
             length = int(kit.choose("Tokens given", ["192", "384", "1024"], key="given"))
         with three:

@@ -48,7 +48,7 @@ def page(browser):
 def go(page, url: str, path: str = "", **query: str) -> None:
     path = "" if path == HOME else path
     page.goto(f"{url}/{path}{'?' + urlencode(query) if query else ''}")
-    page.wait_for_selector(".strip .tok, .empty, .trouble, .lesson", timeout=60_000)
+    page.wait_for_selector(".strip .tok, .empty, .trouble, .lesson, .st-key-figure-losses", timeout=60_000)
     page.wait_for_selector("textarea[aria-label='Text']", timeout=60_000)
 
 

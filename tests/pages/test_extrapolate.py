@@ -213,3 +213,22 @@ def test_any_text(text):
     for link in ({"read": read.OWN}, {"far": "Continuations", "goes": "your text"}):
         at = app.show("extrapolate", text, **link)
         assert "What happens past the length" in app.words(at)
+
+
+@pytest.mark.browser
+def test_a_computation_stops_when_it_is_told_to_and_goes_on(browser, app_url):
+    with browser.new_context(viewport={"width": 1280, "height": 900}) as context:
+        page = context.new_page()
+        page.goto(f"{app_url}/extrapolate?read=the+novel%2C+live")
+        page.get_by_role("button", name="Compute").click(timeout=60_000)
+        page.get_by_text("tinput/sinusoidal, 16 tokens").wait_for(timeout=60_000)
+        page.get_by_role("button", name="Stop").click()
+        go_on = page.get_by_role("button", name="Go on (")
+        go_on.wait_for(timeout=60_000)
+        assert page.get_by_role("button", name="Stop").count() == 0
+        done = int(re.search(r"\d+", go_on.text_content() or "")[0])  # type: ignore[index]
+        assert done < 50
+        go_on.click()  # and nobody is kept waiting by what was stopped
+        page.get_by_text(re.compile(r"tinput/sinusoidal, \d+ tokens")).wait_for(timeout=60_000)
+        page.get_by_role("button", name="Stop").click()
+        go_on.wait_for(timeout=60_000)

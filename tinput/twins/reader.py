@@ -37,6 +37,7 @@ __all__ = [
     "divisors",
     "encode",
     "sizes",
+    "stretches",
     "twin",
     "variants",
 ]
@@ -67,10 +68,14 @@ ABOUT = {  # what these changes are, in words
 }
 
 
+def stretches(name: str) -> bool:
+    """Whether the changes of a twin stretch its context by a factor."""
+    return name == f"tinput/{rope.NAME}"
+
+
 def variants(name: str, factor: int) -> list[Variant]:
     """What can be changed about a twin; nothing for most."""
-    stretches = name == f"tinput/{rope.NAME}"
-    return [Variant(name, change, factor if stretches else 1) for change in CHANGES.get(name, ())]
+    return [Variant(name, change, factor if stretches(name) else 1) for change in CHANGES.get(name, ())]
 
 
 @functools.lru_cache(maxsize=len(NAMES))

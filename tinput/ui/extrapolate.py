@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -12,7 +13,7 @@ import streamlit as st
 from tinput import figures
 from tinput.errors import TinputError
 from tinput.positions import SCHEMES
-from tinput.twins import NAMES, extrapolate, reader
+from tinput.twins import NAMES, TwinConfig, extrapolate, folder, reader
 from tinput.twins.extrapolate import BIN, Curve, Losses, Plan
 from tinput.twins.reader import Variant
 from tinput.ui import kit, literal
@@ -57,9 +58,10 @@ _ORIGIN = (
 )
 
 
+@functools.cache
 def scheme_of(name: str) -> Any:
-    """The scheme's module of a bundled model."""
-    return SCHEMES[reader.twin(name).config.scheme]
+    """The scheme's module of a bundled model; reads no weights."""
+    return SCHEMES[TwinConfig.from_pretrained(folder(name)).scheme]
 
 
 # --- the numbers ------------------------------------------------------------------------------------------------------
