@@ -9,7 +9,7 @@ import torch
 import tinput
 from tests import app
 from tinput.agree import Agreement
-from tinput.ui import kit
+from tinput.ui import formula, kit
 
 
 @pytest.mark.parametrize(
@@ -67,8 +67,8 @@ def test_a_badge_of_a_model_that_is_not_ours_is_green():
 
 
 def test_a_formula_of_several_parts_takes_several_lines():
-    assert kit.lines_of(r"a = b, \quad c = d") == r"\begin{gathered} a = b \\[.6em] c = d \end{gathered}"
-    assert kit.lines_of("a = b") == "a = b"
+    assert formula.lines_of(r"a = b, \quad c = d") == r"\begin{gathered} a = b \\[.6em] c = d \end{gathered}"
+    assert formula.lines_of("a = b") == "a = b"
 
 
 @pytest.mark.parametrize("cut", [None, 5])

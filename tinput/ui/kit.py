@@ -24,11 +24,10 @@ of a page's own goes through `kit.html` for that, never straight to `st.html`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import streamlit as st
 
@@ -36,7 +35,8 @@ from tinput import figures
 from tinput.errors import BadModel, NoWeights, Pickled, TinputError, TooLong
 from tinput.positions import SCHEMES
 from tinput.ui import cache, configuration, literal, loading, opening, sources, takeaway, tools, words
-from tinput.ui.formula import lines_of
+from tinput.ui.controls import choose, line, model_choice, number, slider, toggle, token
+from tinput.ui.place import Panel, columns, details, empty, html, note, panel, sentences, stop, trouble
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -293,7 +293,7 @@ def start(question: str, *, about: Any = None, head: bool = True) -> Page:
     name = st.session_state.get("model") or sources.DEFAULT_MODEL
     page = open_page(name, text)
     if head:
-        _note("Model", page.name)
+        takeaway.current().add(takeaway.Setting("Model", page.name))
         top = header(page)
         with place.container():
             html(top)
@@ -345,14 +345,14 @@ def _outline(model: Model) -> None:
     at = "" if model.revision is None else f", revision={model.revision!r}"
     made = f"import tinput\n\nmodel = tinput.open_model({model.name!r}{at})\nfound = model.outline({length})"
     source = {"model": model.name, "revision": model.revision or "none", "from": "the configuration alone"}
-    for number, item in enumerate(found.effects):
+    for index, item in enumerate(found.effects):
         scheme = SCHEMES.get(item.scheme)
-        figure, code = configuration.picture(item.effect, f"found.effects[{number}].effect", large=large())
+        figure, code = configuration.picture(item.effect, f"found.effects[{index}].effect", large=large())
         with panel(f"{words.label(item.scheme)}, by position") as place:
             if figure is None:
                 sentences(item.reason or "Nothing enters from position.")
             else:
-                _draw(figure, f"outline-{number}", made, code, source)
+                _draw(figure, f"outline-{index}", made, code, source)
             if scheme is not None and item.effect is not None and found.positions is not None:
                 place.say(*scheme.notice(item.effect, found.positions), formula=scheme.FORMULA)
     html(f'<div class="badges">{agreement_badge(found.agreement, found.textbook_reason)}</div>')
@@ -441,209 +441,7 @@ def agreement_badge(agreement: Agreement, reason: str = "") -> str:
     return literal.badge(agreement.message, {True: GREEN, False: RED, None: GREY}[agreement.ok], reason)
 
 
-# --- words ------------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Panel:
-    """A picture's place and, beside it, the place for words."""
-
-    words: Any
-    noted: list[takeaway.Part] = field(default_factory=list)
-
-    def say(self, *sentences: str, formula: str = "", note: str = "") -> None:
-        """The formula (LaTeX) and a few literal sentences, beside the picture; `note` is smaller."""
-        with self.words, takeaway.current().inside(self.noted):
-            if formula:
-                st.latex(lines_of(formula))
-                takeaway.current().add(takeaway.Formula(formula))
-            if sentences:
-                html(literal.paragraphs(sentences))
-            if note:
-                html(literal.paragraphs([note], "note"))
-
-
-@contextmanager
-def panel(title: str, *, wide: bool = False) -> Iterator[Panel]:
-    """A titled place for one picture, with its controls above it and words beside it; wide: words below it."""
-    st.html(f'<h2 class="panel-title">{literal.inline(title)}</h2>')
-    picture, words = (st.container(), st.container()) if wide else st.columns([67, 33], gap="large")
-    shown, noted = takeaway.current(), takeaway.Panel(title, wide)
-    shown.add(noted)
-    with picture, shown.inside(noted.picture):
-        yield Panel(words, noted.words)
-
-
-def sentences(*lines: str) -> None:
-    """Literal sentences, in the page's own size."""
-    html(literal.paragraphs(lines))
-
-
-def note(*lines: str) -> None:
-    """Literal sentences, smaller: what was left out, a dtype."""
-    html(literal.paragraphs(lines, "note"))
-
-
-def trouble(*lines: str) -> None:
-    """A box that says what is wrong and what to do next."""
-    html(literal.paragraphs(lines, "trouble"))
-
-
-def stop(*lines: str) -> NoReturn:
-    """`trouble`, and the page ends here."""
-    trouble(*lines)
-    st.stop()
-
-
-@contextmanager
-def details(title: str) -> Iterator[None]:
-    """A folded place for details: `with kit.details("How it was recorded"): ...`"""
-    takeaway.current().add(takeaway.Heading(title))
-    with st.expander(title):
-        yield
-
-
-# --- controls, each bound to the address bar --------------------------------------------------------------------------
-
-
-def choose(label: str, options: Sequence[str] | Mapping[str, str], *, key: str, default: str = "") -> str:
-    """One of a few words, as a row of segments. options: labels, or label -> what is returned. Ours, not user text.
-
-    default: a label; the first one if it is left out. A choice that is no longer among the options falls back to it.
-    """
-    labels = list(options)
-    default = default or labels[0]
-    _forget_unless(key, lambda value: value in labels)
-    with_labels = st.segmented_control(
-        label, labels, default=default, required=True, key=key, bind="query-params", wrap=True
-    )
-    chosen = with_labels or default
-    _note(label, chosen)
-    return options[chosen] if isinstance(options, Mapping) else chosen
-
-
-def toggle(label: str, *, key: str, default: bool = False, help: str | None = None) -> bool:
-    """A switch."""
-    on = st.toggle(label, value=default, key=key, bind="query-params", help=help)
-    _note(label, "yes" if on else "no")
-    return on
-
-
-def number(
-    label: str, *, key: str, default: int = 0, low: int = 0, high: int | None = None, help: str | None = None
-) -> int:
-    """A whole number, low to high, both included. `high` may depend on the model: a larger value is brought down."""
-    _clamp(key, low, high)
-    start = _between(default, low, high)
-    chosen = int(st.number_input(label, low, high, start, 1, key=key, bind="query-params", help=help))
-    _note(label, f"{chosen:,}")
-    return chosen
-
-
-def slider(
-    label: str, low: float, high: float, *, key: str, default: float, step: float | None = None, help: str | None = None
-) -> float:
-    """A number on a scale; whole when low, high and default are."""
-    _clamp(key, low, high)
-    start = _between(default, low, high)
-    chosen = st.slider(label, low, high, start, step, key=key, bind="query-params", help=help)
-    _note(label, f"{chosen:,.6g}")
-    return chosen
-
-
-def line(label: str, *, key: str, placeholder: str = "", help: str | None = None) -> str:
-    """A line of text, as it was typed."""
-    typed = st.text_input(label, key=key, placeholder=placeholder, bind="query-params", help=help)
-    _note(label, typed)
-    return typed
-
-
-def token(page: Page, label: str = "Token", *, key: str = "token") -> int:
-    """One of the text's tokens, by number; its literal label stands beside. The key is the same on all pages."""
-    scale, name = st.columns([3, 2], vertical_alignment="bottom")
-    with scale:
-        index = int(slider(label, 0, page.seq - 1, key=key, default=0)) if page.seq > 1 else 0
-    with name:
-        html(
-            literal.chip(page.labels[index], kind="chosen")
-            + f' <span class="more">id {page.tokens.ids[index]}, position {int(page.positions[index])}</span>'
-        )
-    return index
-
-
-def _note(label: str, value: str) -> None:
-    takeaway.current().add(takeaway.Setting(label, value))
-
-
-def _between(value: float, low: float, high: float | None) -> Any:
-    return max(low, value) if high is None else min(max(low, value), high)
-
-
-def _clamp(key: str, low: float, high: float | None) -> None:
-    """A value kept from another model or text may lie outside; Streamlit would raise."""
-    value = st.session_state.get(key)
-    if value is not None and value != _between(value, low, high):
-        st.session_state[key] = _between(value, low, high)
-
-
-def _forget_unless(key: str, good: Callable[[Any], bool]) -> None:
-    if key in st.session_state and not good(st.session_state[key]):
-        del st.session_state[key]
-
-
 # --- this session -----------------------------------------------------------------------------------------------------
-
-
-def html(body: str) -> None:
-    """HTML made by `literal` or `words`."""
-    st.html(body)
-    takeaway.current().add(takeaway.Words(body))
-
-
-def columns(widths: int | Sequence[int]) -> Any:
-    """Columns for controls side by side."""
-    return st.columns(widths, gap="medium", vertical_alignment="bottom")
-
-
-def model_choice(label: str, *, key: str, default: str, help: str | None = None) -> str:
-    """A model out of the list, or typed. The answer is only a name: `open_page` says what may be opened."""
-    options = sources.offered(st.session_state.get(key) or st.query_params.get(key))
-    chosen = st.selectbox(
-        label,
-        options,
-        options.index(default),
-        key=key,
-        bind="query-params",
-        accept_new_options=True,
-        help=help,
-    )
-    _note(label, chosen or default)
-    return chosen or default
-
-
-class Later:
-    """A place that is filled later."""
-
-    def __init__(self) -> None:
-        self._place, self._noted = st.empty(), takeaway.Group()
-        takeaway.current().add(self._noted)
-
-    def html(self, body: str) -> None:
-        """Put HTML there, made by `literal` or `words`."""
-        with self.container():
-            html(body)
-
-    @contextmanager
-    def container(self) -> Iterator[None]:
-        """Put several things there, in place of what was."""
-        self._noted.parts.clear()
-        with self._place.container(), takeaway.current().inside(self._noted.parts):
-            yield
-
-
-def empty() -> Later:
-    """A place that is filled later: `.html(...)`, or `with place.container():` for more."""
-    return Later()
 
 
 def large() -> bool:

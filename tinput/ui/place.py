@@ -1,0 +1,110 @@
+"""Places on a page for pictures and words: panels, sentences, boxes. What is put there is noted in `takeaway`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+import streamlit as st
+
+from tinput.ui import literal, takeaway
+from tinput.ui.formula import lines_of
+
+__all__ = ["Later", "Panel", "columns", "details", "empty", "html", "note", "panel", "sentences", "stop", "trouble"]
+
+
+def html(body: str) -> None:
+    """HTML made by `literal` or `words`."""
+    st.html(body)
+    takeaway.current().add(takeaway.Words(body))
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A picture's place and, beside it, the place for words."""
+
+    words: Any
+    noted: list[takeaway.Part] = field(default_factory=list)
+
+    def say(self, *sentences: str, formula: str = "", note: str = "") -> None:
+        """The formula (LaTeX) and a few literal sentences, beside the picture; `note` is smaller."""
+        with self.words, takeaway.current().inside(self.noted):
+            if formula:
+                st.latex(lines_of(formula))
+                takeaway.current().add(takeaway.Formula(formula))
+            if sentences:
+                html(literal.paragraphs(sentences))
+            if note:
+                html(literal.paragraphs([note], "note"))
+
+
+@contextmanager
+def panel(title: str, *, wide: bool = False) -> Iterator[Panel]:
+    """A titled place for one picture, with its controls above it and words beside it; wide: words below it."""
+    st.html(f'<h2 class="panel-title">{literal.inline(title)}</h2>')
+    picture, words = (st.container(), st.container()) if wide else st.columns([67, 33], gap="large")
+    shown, noted = takeaway.current(), takeaway.Panel(title, wide)
+    shown.add(noted)
+    with picture, shown.inside(noted.picture):
+        yield Panel(words, noted.words)
+
+
+def sentences(*lines: str) -> None:
+    """Literal sentences, in the page's own size."""
+    html(literal.paragraphs(lines))
+
+
+def note(*lines: str) -> None:
+    """Literal sentences, smaller: what was left out, a dtype."""
+    html(literal.paragraphs(lines, "note"))
+
+
+def trouble(*lines: str) -> None:
+    """A box that says what is wrong and what to do next."""
+    html(literal.paragraphs(lines, "trouble"))
+
+
+def stop(*lines: str) -> NoReturn:
+    """`trouble`, and the page ends here."""
+    trouble(*lines)
+    st.stop()
+
+
+@contextmanager
+def details(title: str) -> Iterator[None]:
+    """A folded place for details: `with kit.details("How it was recorded"): ...`"""
+    takeaway.current().add(takeaway.Heading(title))
+    with st.expander(title):
+        yield
+
+
+def columns(widths: int | Sequence[int]) -> Any:
+    """Columns for controls side by side."""
+    return st.columns(widths, gap="medium", vertical_alignment="bottom")
+
+
+class Later:
+    """A place that is filled later."""
+
+    def __init__(self) -> None:
+        self._place, self._noted = st.empty(), takeaway.Group()
+        takeaway.current().add(self._noted)
+
+    def html(self, body: str) -> None:
+        """Put HTML there, made by `literal` or `words`."""
+        with self.container():
+            html(body)
+
+    @contextmanager
+    def container(self) -> Iterator[None]:
+        """Put several things there, in place of what was."""
+        self._noted.parts.clear()
+        with self._place.container(), takeaway.current().inside(self._noted.parts):
+            yield
+
+
+def empty() -> Later:
+    """A place that is filled later: `.html(...)`, or `with place.container():` for more."""
+    return Later()
