@@ -198,7 +198,7 @@ def test_a_wrong_pairing_is_red(name, dtype, tmp_path):
 
 def test_a_pairing_found_wrong_by_the_recorder_is_red(monkeypatch):
     """The whole way: a recorder that names the other pairing has its trace in red."""
-    from tinput.record import trace as recorder
+    from tinput.record import injected as recorder
 
     made = checkpoint("llama")
     rotation = recorder._rotation

@@ -122,7 +122,7 @@ def test_what_was_left_out_by_mistake_is_read_after_all(monkeypatch):
 
 
 def test_a_left_out_weight_that_is_never_let_in_is_an_error(monkeypatch):
-    from tinput.record import trace as module
+    from tinput.record import recording as module
 
     monkeypatch.setattr(module, "missed", lambda front, ops: frozenset())  # noqa: ARG005 - as if names were unknown
     with pytest.raises(NotRecorded, match="depends on a weight that was left out"):
@@ -133,7 +133,7 @@ def test_what_is_left_out_is_not_a_number():
     """Were something reported to slip past the tape, it would be NaN, which is refused."""
     model = checkpoint("llama").model
     whole = model.trace(ids=IDS)
-    from tinput.record.trace import reach
+    from tinput.record.recording import reach
 
     skeleton = model._skeleton(torch.float32)
     only = frozenset(["model.embed_tokens.weight"])

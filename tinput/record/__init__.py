@@ -6,7 +6,9 @@ injection.py  where positions enter
 anatomy.py    the schemes of every layer, found without a weight
 stages.py     the steps from ids to the first block
 attention.py  q, k, scores and weights of the first attention layer
-trace.py      all of it together
+injected.py   what each way in which positions enter adds, rotates or biases
+recording.py  all of it together
+trace.py      the values that come out
 needs.py      which parameters that takes, before any is read
 outline.py    what follows from the configuration alone
 instead.py    the same with other vectors added in place of positions
@@ -16,8 +18,9 @@ from tinput.record.anatomy import Anatomy, Injection, Stack, survey
 from tinput.record.attention import Attention
 from tinput.record.instead import Instead, with_vectors
 from tinput.record.outline import Outline, outline
+from tinput.record.recording import needed, record
 from tinput.record.stages import Stage
-from tinput.record.trace import LayerEffect, Recording, Trace, needed, record
+from tinput.record.trace import LayerEffect, Recording, Trace
 
 __all__ = [
     "Anatomy",

@@ -20,8 +20,8 @@ from tinput.record.attention import heads_of
 from tinput.record.front import Block, Front
 from tinput.record.injection import before_block, by_zero, in_attention
 from tinput.record.layouts import sequence_first
+from tinput.record.recording import reach
 from tinput.record.tape import CannotReplay
-from tinput.record.trace import reach
 
 __all__ = ["Instead", "with_vectors"]
 

@@ -17,8 +17,10 @@ from tinput.models.skeleton import Skeleton
 from tinput.positions.effects import Effect
 from tinput.record.anatomy import Anatomy, Stack
 from tinput.record.attention import surroundings_of
+from tinput.record.injected import effects_of
 from tinput.record.injection import before_block, in_attention
-from tinput.record.trace import LayerEffect, Recording, effects_of, past_only, reach
+from tinput.record.recording import past_only, reach
+from tinput.record.trace import LayerEffect, Recording
 
 __all__ = ["Outline", "outline"]
 
