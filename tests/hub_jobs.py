@@ -63,6 +63,22 @@ def impatient(timeout: float, job: str, *args: Any, **options: Any) -> Any:
         constants.HF_HUB_DOWNLOAD_TIMEOUT, constants.HF_HUB_ETAG_TIMEOUT = before
 
 
+def without_room(job: str, *args: Any, **options: Any) -> Any:
+    """A job for which huggingface_hub finds the disk full."""
+    import errno
+
+    from huggingface_hub import file_download
+
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    before, file_download.http_get = file_download.http_get, full
+    try:
+        return globals()[job](*args, **options)
+    finally:
+        file_download.http_get = before
+
+
 def hurry() -> None:
     """From now on waits between tries are noted, and as good as over. Also imports all that a trace needs."""
     import time

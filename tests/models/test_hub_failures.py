@@ -198,6 +198,12 @@ CASES = [
         ("{name}/model.safetensors", EMBEDDING),
     ),
     Case(
+        "codes in place of numbers",
+        lambda w: w.header(lambda h: where(h).update(dtype="I32")),
+        "BadFile",
+        ("{name}", EMBEDDING, "I32"),
+    ),
+    Case(
         "a shape that is not the configuration's",
         lambda w: w.header(lambda h: where(h).update(shape=[120_000, 32])),
         "BadFile",
@@ -243,6 +249,13 @@ CASES = [
         lambda w: w.push(replace(INDEX, b"[]"), shards=True),
         "BadFile",
         ("{name}/model.safetensors.index.json",),
+    ),
+    Case(
+        "a disk that is full",
+        refuse("nothing"),
+        "BadFile|Unreachable",
+        ("{name}", "disk is full", "HF_HOME"),
+        job="without_room",
     ),
     Case("no weights", lambda w: w.push(remove(WEIGHTS)), "NoWeights", ("{name}", "weights")),
     Case(
@@ -324,7 +337,9 @@ def few_rows(world: World) -> Path:
 def test_a_failure_is_one_sentence_with_the_next_step(world, case):
     hub, run = world.hub, world.run
     case.breaks(world)
-    job: list[Any] = {"seen": [], "anonymously": ["seen"], "impatient": [case.patience, "seen"]}[case.job]
+    job: list[Any] = [] if case.job == "seen" else ["seen"]
+    if case.job == "impatient":
+        job = [case.patience, "seen"]
     outcome = run.outcome(getattr(jobs, case.job), *job, world.name, revision=case.revision)
 
     assert outcome.kinds, "nothing was raised"

@@ -41,8 +41,15 @@ PASSING = [
     Passing("text files come compressed", lambda w: setattr(w.hub, "compress", True)),
     Passing("small files lie behind a redirect", lambda w: setattr(w.hub, "resolve_cache", True), requests=20),
     Passing("one range at a time", lambda w: setattr(w.hub, "multipart", False)),
+    Passing("the repo has another name now", lambda w: rename(w), requests=30),
     Passing("no ETag on ranges", lambda w: w.hub.fail(host="cdn", drop=("ETag", "Accept-Ranges"))),
 ]
+
+
+def rename(world: World) -> None:
+    repo = world.hub.repos.pop(world.name)
+    repo.name = world.hub.moved[world.name] = f"{world.name}-renamed"
+    world.hub.repos[repo.name] = repo
 
 
 @pytest.mark.parametrize("case", PASSING, ids=lambda case: case.what)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import json
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ import pytest
 from tests import hub_jobs as jobs
 from tests import makers, tiny
 from tests.hub import Client, client
-from tests.hub_repos import TEXT, fp8, llama_405b, minilm, pickled, row
+from tests.hub_repos import TEXT, fp8, llama_405b, minilm, pickled, rewrite, row
 from tests.hub_world import same
 
 # What is served, and how it is made: each has another way from the file's tensors to the module's.
@@ -148,6 +150,50 @@ def test_a_pickle_is_read_when_it_is_asked_for(running, made, tmp_path):
     hub.add("made/pickled", pickled(made("gpt2"), tmp_path / "pickled"))
     run(jobs.opened, "made/pickled", allow_pickle=True)
     assert same(run(jobs.traced, "made/pickled"), run(jobs.seen, str(made("gpt2"))))
+
+
+def test_pickles_in_shards_are_read_when_they_are_asked_for(running, made, tmp_path):
+    import torch
+    from safetensors.torch import load_file
+
+    hub, run = running
+    folder = tmp_path / "pickles"
+    shutil.copytree(made("gpt2"), folder)
+    names = sorted(tensors := load_file(folder / "model.safetensors"))
+    where = {name: f"pytorch_model-0000{1 + n % 2}-of-00002.bin" for n, name in enumerate(names)}
+    for file in set(where.values()):
+        torch.save({name: tensors[name] for name in names if where[name] == file}, folder / file)
+    (folder / "pytorch_model.bin.index.json").write_text(json.dumps({"metadata": {}, "weight_map": where}))
+    (folder / "model.safetensors").unlink()
+    hub.add("made/pickles", folder)
+    assert "Pickled" in run.outcome(jobs.seen, "made/pickles").kinds
+    run(jobs.opened, "made/pickles", allow_pickle=True)
+    assert same(run(jobs.traced, "made/pickles"), run(jobs.seen, str(made("gpt2"))))
+
+
+# --- files as they are found
+
+
+@pytest.mark.parametrize("length", [99_991, 99_992, 99_993, 100_000, 250_000])
+def test_a_header_is_read_whole_however_long(running, made, tmp_path, length):
+    """99,992 bytes and the eight of their number are just what is read first."""
+    hub, run = running
+    folder = rewrite(made("llama"), tmp_path / "long")
+    path = folder / "model.safetensors"
+    raw = path.read_bytes()
+    begin = 8 + int.from_bytes(raw[:8], "little")
+    padded = raw[8:begin].rstrip() + b" " * (length - len(raw[8:begin].rstrip()))
+    path.write_bytes(length.to_bytes(8, "little") + padded + raw[begin:])
+    hub.add(f"made/header-{length}", folder)
+    assert same(run(jobs.seen, f"made/header-{length}"), run(jobs.seen, str(made("llama"))))
+
+
+def test_weights_of_another_name_are_found(running, made, tmp_path):
+    hub, run = running
+    folder = rewrite(made("llama"), tmp_path / "named")
+    (folder / "model.safetensors").rename(folder / "llama-bf16.safetensors")
+    hub.add("made/named", folder)
+    assert same(run(jobs.seen, "made/named"), run(jobs.seen, str(folder)))
 
 
 # --- nothing is read twice
