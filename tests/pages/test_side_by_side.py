@@ -116,6 +116,7 @@ def test_tokens_of_the_same_bytes_stand_together(bert):
     common = align.align(tinput.open_model("tinput/rope").tokenize(WORDS), tinput.open_model(bert).tokenize(WORDS))
     blocks = re.findall(r'<div class="part" data-part="(\d+)">(.*?)</div>', app.html(at))
     assert [int(number) for number, _ in blocks] == list(range(len(common.parts)))
+    assert "Tokens of the same bytes of the text stand one below the other" in app.words(at)
     for (_, block), part in zip(blocks, common.parts, strict=True):
         lines = re.findall(r'<span class="line"[^>]*>(.*?)</span>(?=<span class="line|$)', block)
         for k, (line, name) in enumerate(zip(lines, ("tinput/rope", bert), strict=True)):

@@ -47,22 +47,26 @@ def choose(page: kit.Page) -> Together:
     for number, place in enumerate(st.columns(count, gap="medium")):
         with place:
             if number == 0:
-                kit.html(
-                    '<p class="fixed"><small>First model, chosen at the side</small>'
-                    f"<b>{literal.inline(page.name)}</b></p>"
-                )
+                kit.html(_title("First model, chosen at the side", page.name))
                 chosen.append(_stacked(page, 0))
                 continue
             key = OTHERS[number - 1]
             default = NAMES[(NAMES.index(sources.SECOND_MODEL) + number - 1) % len(NAMES)]
             name = kit.model_choice(f"{('Second', 'Third', 'Fourth')[number - 1]} model", key=key, default=default)
-            chosen.append(_stacked(kit.open_page(name, page.text), number))
             if count > 2:
                 st.button(
-                    "Remove", on_click=_remove, args=(number, count), key=f"remove-{key}", type="tertiary",
+                    "Remove this model", on_click=_remove, args=(number, count), key=f"remove-{key}", type="tertiary",
                     icon=":material/close:",
                 )  # fmt: skip
+            if kit.presenting():  # the list is out of sight
+                kit.html(_title("", name))
+            chosen.append(_stacked(kit.open_page(name, page.text), number))
     return together(chosen)
+
+
+def _title(label: str, name: str) -> str:
+    above = "" if kit.presenting() else f"<small>{literal.inline(label)}</small>"
+    return f'<p class="fixed">{above}<b>{literal.inline(_short(name))}</b></p>'
 
 
 def _bundled(page: kit.Page) -> list[kit.Page]:
@@ -227,15 +231,13 @@ def chips(page: Together) -> str:
             )
             blocks.append(f'<div class="part" data-part="{number}">{stack}</div>')
         css = "strip aligned"
-        # Whole blocks: three of three or four lines, four of two.
-        style = (
-            f' style="max-height: calc({max(2, min(4, 12 // len(groups) - 1))} * ({len(groups)} * 1.77rem + .75rem))"'
-        )
+        whole = max(2, min(4, 12 // len(groups)))  # blocks in sight, none cut in two
+        style = f' style="max-height: calc({whole} * ({len(groups)} * 1.77rem + .75rem))"'
     if len(page.common.parts) > len(shown):
         blocks.append(f'<span class="more">and {len(page.common.parts) - len(shown):,} more</span>')
-    return (
-        f'<div class="{css}"{style} tabindex="0" role="group" aria-label="tokens of the text">{"".join(blocks)}</div>'
-    )
+    row = f'<div class="{css}"{style} tabindex="0" role="group" aria-label="tokens of the text">{"".join(blocks)}</div>'
+    said = "Tokens of the same bytes of the text stand one below the other: a part of the text."
+    return row + (literal.paragraphs([said], "note") if len(lines) > 1 else "")
 
 
 NONE = '<span class="tok none" title="no token: this tokenizer drops it">∅</span>'

@@ -41,6 +41,10 @@ _CSS = """
 .narrow .badge i { display: inline-block; margin-right: .45rem; vertical-align: -.08rem; }
 .narrow .badge:hover { white-space: normal; }
 .fixed { margin: 0; line-height: 2.45rem; overflow: hidden; text-overflow: ellipsis; white-space: nowrap; }
+[data-testid="stColumn"]:has([class*="st-key-remove-"]) { position: relative; }
+[class*="st-key-remove-"] { position: absolute; right: 0; top: -.3rem; z-index: 1; width: auto !important; }
+[class*="st-key-remove-"] button { min-height: 1.6rem; padding: 0 .2rem; }
+[class*="st-key-remove-"] p { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); }
 .fixed small { display: block; font-size: .875rem; line-height: 1.6rem; }
 .tok.none { opacity: .45; background: transparent; }
 .part:hover .tok, .tok.lit, .part.lit .tok { background: color-mix(in srgb, #E69F00 45%, transparent); }
