@@ -18,10 +18,9 @@ from tinput.models.headers import DTYPES
 from tinput.models.named import ModuleWeights, Source
 from tinput.models.skeleton import Skeleton
 from tinput.models.sources import bytes_said, weights_of
-from tinput.positions import SCHEMES, Add, Bias, Content, Effect, Nothing, Rotate
+from tinput.positions import Add, Effect
 from tinput.record import (
     Anatomy,
-    Injection,
     Instead,
     Outline,
     Recording,
@@ -33,13 +32,13 @@ from tinput.record import (
     survey,
     with_vectors,
 )
+from tinput.record.naming import UNKNOWN, reason_of, scheme_of, usable_length
 from tinput.record.outline import WHY
 from tinput.tokens import Tokens, tokenize
 
-__all__ = ["UNKNOWN", "Model", "open_model"]
+__all__ = ["UNKNOWN", "Model", "open_model", "scheme_of"]
 
 FREE = 100_000  # bytes of q and k that are read over the network unasked: what a header takes
-UNKNOWN = "unknown"  # positions enter in a way that the textbook has no scheme for
 
 
 def open_model(
@@ -78,7 +77,7 @@ class Model:
             self.weights = weights_of(checkpoint, allow_pickle=allow_pickle)
         except NoWeights as error:
             self.no_weights = error.with_traceback(None)
-        self._hf_config = _configuration(checkpoint)
+        self._hf_config = files.configuration(checkpoint)
         self._lock = threading.RLock()
         self._skeletons: dict[torch.dtype, Skeleton] = {}
 
@@ -190,23 +189,12 @@ class Model:
     @property
     def reason(self) -> str:
         """One sentence: how the scheme was found."""
-        stack = self.stack()
-        if not stack.injections:
-            if not stack.attention_layers:
-                return (
-                    f"None of the {stack.n_layers} layers has attention, and nothing computed from positions is added."
-                )
-            return (
-                f"Nothing that is computed from positions alone meets the content, neither before the first "
-                f"{stack.block_class} nor in its attention; the mask is no position."
-            )
-        parts = list(dict.fromkeys(_how(found, stack) for found in stack.injections))
-        return "Seen in the data flow: " + "; ".join(parts) + "."
+        return reason_of(self.stack())
 
     @property
     def usable_length(self) -> int | None:
         """How many tokens the table of positions has rows for; None where there is no table."""
-        return _usable(self.stack())
+        return usable_length(self.stack())
 
     # --- tokens
 
@@ -292,7 +280,7 @@ class Model:
             with torch.autocast("cpu", enabled=False):  # whatever the caller's code runs in
                 found = self._record(skeleton, where, numbers, chosen, attention)
         except (BadIds, NotRecorded) as error:
-            usable = _usable(where)
+            usable = usable_length(where)
             if usable is not None and chosen is None and len(numbers) > usable:
                 raise TooLong(
                     f"The text has {len(numbers):,} tokens and {self.name} has positions for {usable:,}; "
@@ -354,7 +342,7 @@ class Model:
         For a model whose weights are not to be had, or before they are asked for. Raises BadIds, TooLong, NotRecorded.
         """
         where, skeleton = self.stack(stack), self._skeleton(torch.float32).without_weights()
-        usable = _usable(where)
+        usable = usable_length(where)
         if usable is not None and length > usable:
             raise TooLong(f"{self.name} has positions for {usable:,} tokens; choose {usable:,} or fewer.", usable)
         found = outline(skeleton, self.anatomy, where, length, scheme_of)
@@ -418,41 +406,6 @@ def _no_table(*_: Any) -> Any:
     raise ValueError(WHY)
 
 
-def scheme_of(injection: Injection | None) -> str:
-    """The scheme's name for what was found in a model; "unknown" if the textbook has none like it."""
-    effect = Nothing if injection is None else injection.effect
-    looked_up = injection is not None and injection.learned
-    bend = None if injection is None else injection.bend
-    return next((name for name, scheme in SCHEMES.items() if scheme.recognise(effect, looked_up, bend)), UNKNOWN)
-
-
-_VERBS = {
-    Add: "is added to the embedding {where}",
-    Rotate: "rotates q and k {where}",
-    Bias: "is added to the scores {where}",
-    Content: "meets q and k inside the scores {where}",
-}
-
-
-def _how(found: Injection, stack: Stack) -> str:
-    where = f"before the first {stack.block_class}" if found.effect is Add else _layers(found.layers, stack)
-    what = {Add: "a vector", Rotate: "an angle", Bias: "a number", Content: "a vector for each distance"}[found.effect]
-    source = "looked up by position in a learned table" if found.learned else "computed from positions alone"
-    return f"{what}, {source}, {_VERBS[found.effect].format(where=where)}"
-
-
-def _layers(layers: tuple[int, ...], stack: Stack) -> str:
-    if len(layers) == stack.n_layers:
-        return f"in all {stack.n_layers} layers" if stack.n_layers > 1 else "in the one layer"
-    shown = ", ".join(map(str, layers[:6])) + (", …" if len(layers) > 6 else "")
-    return f"in {len(layers)} of {stack.n_layers} layers ({shown})"
-
-
-def _usable(stack: Stack) -> int | None:
-    sizes = [i.n_rows - i.first_row for i in stack.injections if i.effect is Add and i.n_rows is not None]
-    return min(sizes) if sizes else None
-
-
 def _whole_numbers(values: Any, what: str) -> Tensor:
     try:
         numbers = torch.as_tensor(values)
@@ -466,20 +419,6 @@ def _whole_numbers(values: Any, what: str) -> Tensor:
     if len(numbers) and int(numbers.min()) < 0:
         raise BadIds(f"There is no negative number among {what}; {int(numbers.min())} is one.")
     return numbers
-
-
-def _configuration(checkpoint: files.Checkpoint) -> Any:
-    """transformers' configuration object; no code of the checkpoint's is run."""
-    from transformers import CONFIG_MAPPING
-
-    config = dict(checkpoint.config)
-    cls = CONFIG_MAPPING[config["model_type"]]
-    try:
-        return cls.from_dict(cls._decode_special_floats(config))  # how transformers writes infinity into JSON
-    except Exception as error:  # each class checks its own way
-        said = " ".join(str(error).split())[:200] or type(error).__name__
-        file = f"{checkpoint.name if checkpoint.hub else checkpoint.folder}/config.json"
-        raise BadFile(f"{file} is no configuration that transformers accepts ({said}); correct it.") from error
 
 
 @functools.cache

@@ -16,7 +16,7 @@ from typing import Any
 from tinput.errors import BadFile, BadModel, NotAllowed, NotFound, Unknown
 from tinput.models.hub import Hub
 
-__all__ = ["Checkpoint", "allowed", "fetch", "find", "listed", "read_config", "roots"]
+__all__ = ["Checkpoint", "allowed", "configuration", "fetch", "find", "listed", "read_config", "roots"]
 
 VARIABLE = "TINPUT_MODELS"
 CONFIG = "config.json"
@@ -164,6 +164,20 @@ def read_config(folder: Path, shown: str = "") -> dict[str, Any]:
     if not isinstance(config.get("model_type"), str) or not config["model_type"]:
         raise BadFile(f"{path} names no model_type, so what to build is unknown.")
     return config
+
+
+def configuration(checkpoint: Checkpoint) -> Any:
+    """transformers' configuration object; no code of the checkpoint's is run. Raises BadFile."""
+    from transformers import CONFIG_MAPPING
+
+    config = dict(checkpoint.config)
+    cls = CONFIG_MAPPING[config["model_type"]]
+    try:
+        return cls.from_dict(cls._decode_special_floats(config))  # how transformers writes infinity into JSON
+    except Exception as error:  # each class checks its own way
+        said = " ".join(str(error).split())[:200] or type(error).__name__
+        file = f"{checkpoint.name if checkpoint.hub else checkpoint.folder}/config.json"
+        raise BadFile(f"{file} is no configuration that transformers accepts ({said}); correct it.") from error
 
 
 def _check_architecture(file: str, config: dict[str, Any]) -> None:

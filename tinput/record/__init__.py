@@ -4,6 +4,7 @@ tape.py       every tensor operation, and what each result depends on
 front.py      one run of transformers' module, as far as it is wanted
 injection.py  where positions enter
 anatomy.py    the schemes of every layer, found without a weight
+naming.py     the words for what was found there
 stages.py     the steps from ids to the first block
 attention.py  q, k, scores and weights of the first attention layer
 injected.py   what each way in which positions enter adds, rotates or biases

@@ -242,10 +242,11 @@ def _rotations(front: Front, ops: list[Op]) -> list[Entry]:
 
 
 def _cosines_and_sines(front: Front, meetings: list[tuple[Op, list[Op]]]) -> tuple[list[Op], list[Op]]:
+    factors = [carrier for carrier, _ in meetings if carrier.out.is_complex()]
+    if factors:  # a complex factor is both; q and k may be given one each
+        return factors, []
     cosines, sines, unknown = [], [], []
     for carrier, ops in meetings:
-        if carrier.out.is_complex():
-            return [carrier], []  # one complex factor is both
         names = {op.name.rstrip("_") for op in front.tape.back(carrier)} & {"cos", "sin"}
         group = unknown if len(names) != 1 else cosines if names == {"cos"} else sines
         group.append((carrier, ops))
