@@ -196,6 +196,15 @@ def test_a_wrong_pairing_is_red(name, dtype, tmp_path):
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("name", ["llama", "gemma", "deepseek_v3"])
+def test_a_k_that_was_recorded_unturned_is_red(name):
+    trace = checkpoint(name).trace(some_ids(20))
+    attention = dataclasses.replace(trace.attention, k_before=trace.attention.k)
+    agreement = effects(trace.effect, trace.textbook[0], trace.positions, attention)
+    assert agreement.ok is False
+    assert "k turned by the formula" in agreement.message
+
+
 def test_a_pairing_found_wrong_by_the_recorder_is_red(monkeypatch):
     """The whole way: a recorder that names the other pairing has its trace in red."""
     from tinput.record import injected as recorder
@@ -218,6 +227,7 @@ def test_a_norm_after_the_rotation_is_no_disagreement(tmp_path):
     trace = other(tmp_path, "llama4_text", "Llama4ForCausalLM", attention_chunk_size=8, **sizes).trace(some_ids(9))
     assert isinstance(trace.effect, Rotate)
     assert trace.agreement.ok is True
+    assert not torch.equal(trace.attention.k, trace.attention.k_before)  # q and k are given a complex factor each
 
 
 def test_a_formula_given_wrong_is_compared_like_a_traces_own():

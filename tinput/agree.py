@@ -5,8 +5,8 @@ biases agree when max |difference| <= 1e-6 * max |recorded| + max(position) * 2^
 float16 as the last step may be half a step of that dtype off besides; a computed table that a file holds in such a
 dtype is compared with the formula's values rounded to it.
 
-Of a rotation the angles say nothing of the pairs that they turn. So the recorded q before the rotation is turned by the
-formula, in its pairs, and must be the recorded q after it, wherever the model does nothing else to q in between.
+Of a rotation the angles say nothing of the pairs that they turn. So the recorded q and k before the rotation are turned
+by the formula, in its pairs, and must be those after it, wherever the model does nothing else to them in between.
 """
 
 from __future__ import annotations
@@ -82,8 +82,8 @@ def compare(found: Recording, seq: int, clues: Clues) -> tuple[tuple[Effect | No
 def effects(recorded: Effect, textbook: Effect, positions: Tensor, attention: Attention | None = None) -> Agreement:
     """How far one effect is from another that a formula gave, right or wrong: what `compare` says of a trace's.
 
-    positions: (seq,) int64, those that both are made of; attention: the layer that a recorded rotation turned, if q is
-    to be looked at too
+    positions: (seq,) int64, those that both are made of; attention: the layer that a recorded rotation turned, if its
+    q and k are to be looked at too
     """
     return _agreement([_answer_of(recorded, textbook, positions, attention, None)], own=False)
 
@@ -158,29 +158,31 @@ def _answer_of(
 ) -> _Answer:
     difference, allowed, reason = _difference(recorded, textbook, positions, stored)
     if not reason and difference <= allowed and isinstance(textbook, Rotate) and attention is not None:
-        turned = _turned(textbook, attention, allowed)
-        if turned is not None and turned[0] > turned[1]:
-            difference, allowed = turned
-            reason = f"q turned by the formula, in pairs that are {textbook.layout}, is not the model's q"
+        sides = {"q": (attention.q_before, attention.q), "k": (attention.k_before, attention.k)}
+        for name, (before, after) in sides.items():
+            turned = _turned(textbook, before, after, allowed)
+            if turned is not None and turned[0] > turned[1]:
+                reason = f"{name} turned by the formula, in pairs that are {textbook.layout}, is not the model's {name}"
+                return _Answer(textbook, *turned, variant, reason)
     return _Answer(textbook, difference, allowed, variant, reason)
 
 
-def _turned(textbook: Rotate, attention: Attention, allowed: float) -> tuple[float, float] | None:
-    """How far q turned by the formula is from the model's q, and what is allowed.
+def _turned(textbook: Rotate, plain: Tensor | None, found: Tensor, allowed: float) -> tuple[float, float] | None:
+    """How far a q or k (heads, seq, d_head) turned by the formula is from the model's, and what is allowed.
 
-    None where q is not to be had, or was normed or scaled besides: a rotation keeps every length but for the magnitude,
-    whatever the pairs.
+    None where it is not to be had, or was normed or scaled besides: a rotation keeps every length but for the
+    magnitude, whatever the pairs.
     """
-    if attention.q_before is None or attention.q_before.shape[1] != textbook.cos.shape[0]:
+    if plain is None or plain.shape != found.shape or plain.shape[1] != textbook.cos.shape[0]:
         return None
-    before, after = attention.q_before.float(), attention.q.float()
+    before, after = plain.float(), found.float()
     stop = textbook.start + textbook.rotary_dim
     if stop > before.shape[-1]:
         return None
     magnitude = torch.hypot(textbook.cos[:, :1], textbook.sin[:, :1])  # (seq, 1)
     length = torch.cat((before[..., : textbook.start], magnitude * before[..., textbook.start : stop]), dim=-1)
     length = torch.cat((length, before[..., stop:]), dim=-1).norm(dim=-1)
-    step = torch.finfo(attention.q.dtype).eps
+    step = torch.finfo(found.dtype).eps
     if not torch.allclose(length, after.norm(dim=-1), rtol=max(1e-5, step / 2)):
         return None
     ways = (
