@@ -54,6 +54,21 @@ def test_a_table_as_long_as_the_context_has_no_offset():
         assert learned.usable_length(config, 8) == 8
 
 
+def test_a_table_in_factors_is_reformers():
+    from transformers import ReformerConfig
+    from transformers.models.reformer.modeling_reformer import AxialPositionEmbeddings
+
+    config = ReformerConfig(axial_pos_shape=[3, 5], axial_pos_embds_dim=[4, 2], hidden_size=6)
+    module = AxialPositionEmbeddings(config).eval()
+    factors = [torch.randn_like(weight) for weight in module.weights]
+    for weight, value in zip(module.weights, factors, strict=True):
+        weight.data = value
+    positions = torch.tensor([14, 0, 7, 5])
+    mine = learned.predict({}, positions, factors=factors).vectors
+    assert torch.equal(mine, module(positions[None])[0])
+    assert torch.equal(mine[2], torch.cat((factors[0][1, 0], factors[1][0, 2])))  # 7 is row 1 of 3, column 2 of 5
+
+
 def test_positions_may_be_rows_already():
     table = torch.arange(12.0).reshape(6, 2)
     config = {"max_position_embeddings": 4}

@@ -82,6 +82,22 @@ def test_a_window_far_away():
     assert torch.equal(window.values, relative_bias.bias(table, index))
 
 
+def test_cpm_ants_prompt_and_text_have_buckets_of_their_own():
+    from transformers import CpmAntConfig
+    from transformers.models.cpmant.modeling_cpmant import CpmAntSegmentPositionEmbedding
+
+    config = CpmAntConfig(num_attention_heads=2, prompt_length=3, position_bias_num_buckets=16, segment_types=4)
+    module = CpmAntSegmentPositionEmbedding(config)
+    torch.nn.init.normal_(module.relative_attention_bias)
+    places, segment = torch.arange(40)[None], torch.tensor([[0] * 3 + [2] * 37])
+    own = module(places, places, segment, segment)[0]
+    table = module.relative_attention_bias.detach()
+    mine = relative_bias.predict(
+        config.to_dict(), torch.arange(37), rows=table.__getitem__, n_rows=len(table), queries=40, keys=40
+    )
+    assert torch.equal(mine.scores, own)
+
+
 def test_the_numbers_are_learned():
     with pytest.raises(ValueError, match="learned"):
         relative_bias.predict({}, torch.arange(3))

@@ -508,3 +508,22 @@ def test_notice_holds_this_effect_s_numbers():
     assert "57.3°" in said  # 1 radian
     long = {"head_dim": 4, "max_position_embeddings": 64, "rope_scaling": {"type": "yarn", "factor": 40.0}}
     assert "1.369" in " ".join(rope.notice(rope.predict(long, positions), positions))
+
+
+def test_deepseek_v4_names_its_parameters_by_kind_and_turns_the_last_dimensions():
+    from transformers import DeepseekV4Config
+    from transformers.models.deepseek_v4.modeling_deepseek_v4 import DeepseekV4RotaryEmbedding
+
+    kinds = ["sliding_attention", "compressed_sparse_attention", "heavily_compressed_attention"]
+    config = DeepseekV4Config(head_dim=64, num_hidden_layers=3, layer_types=kinds, num_attention_heads=4)
+    module = DeepseekV4RotaryEmbedding(config)
+    for kind, label in zip(kinds, ("main", "compress", "compress"), strict=True):
+        found = rope.frequencies(config.to_dict(), layer_type=kind)
+        torch.testing.assert_close(found.inv_freq.float(), getattr(module, f"{label}_inv_freq"), rtol=1e-6, atol=0)
+        assert rope.parse(config.to_dict(), kind).start == 64 - found.rotary_dim
+
+
+def test_a_part_of_a_slice_turns_where_it_is_proportional():
+    said = {"rope_type": "proportional", "rope_theta": 1e4, "partial_rotary_factor": 0.5}
+    found = rope.frequencies({"qk_rope_head_dim": 8, "qk_nope_head_dim": 16, "rope_parameters": said})
+    assert found.inv_freq.tolist() == pytest.approx([1.0, 0.1, 0.0, 0.0])
