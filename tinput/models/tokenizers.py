@@ -21,8 +21,10 @@ VOCABULARIES = (  # one of these holds a vocabulary that the installed libraries
     "vocab.json",
     "tekken.json",
 )
+WHOLE = "tokenizer.json"
 SENTENCEPIECE = ("*.model", "*.spm")
-SETTINGS = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "merges.txt", "bpe.codes")
+DESCRIBED = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
+SETTINGS = (*DESCRIBED, "merges.txt", "bpe.codes")
 PIECES = ("tokenizer.model", "spiece.model", "sentencepiece.bpe.model", "spm.model", "source.spm", "target.spm")
 
 
@@ -32,20 +34,29 @@ def load(folder: Path, hub: Hub | None = None) -> tuple[Any | None, str]:
     hub: where the folder's files are from, and those that it lacks; raises what reading from there may
     """
     if hub is not None:
-        hub.download(_wanted(hub.files))
-        tokenizer, reason = _load(folder)
+        tokenizer, reason = None, ""
+        for files in _wanted(hub.files):
+            hub.download(files)
+            tokenizer, reason = _load(folder)
+            if tokenizer is not None:
+                break
         return tokenizer, reason.replace(str(folder), hub.name)
     return _load(folder)
 
 
-def _wanted(files: tuple[str, ...] | None) -> list[str]:
-    """Those of a repo's files that a tokenizer is made of; where there is no list of them, those that it may be."""
+def _wanted(files: tuple[str, ...] | None) -> list[list[str]]:
+    """Those of a repo's files that a tokenizer is made of; where there is no list of them, those that it may be.
+
+    More than one list: the first nearly always does, and the next is for when it does not.
+    """
     names = [*VOCABULARIES, *SETTINGS]
     if files is None:
-        return [*names, *PIECES]
-    if "tokenizer.json" not in files:  # which says all that sentencepiece's file does
-        names += [file for file in files if "/" not in file and any(Path(file).match(p) for p in SENTENCEPIECE)]
-    return [name for name in names if name in files]
+        return [[*names, *PIECES]]
+    here = [name for name in names if name in files]
+    if WHOLE in here:  # says all that the others do, to every class but the few that are written in Python
+        least = [name for name in here if name in (WHOLE, *DESCRIBED)]
+        return [least, here] if least != here else [least]
+    return [[*here, *(file for file in files if "/" not in file and any(Path(file).match(p) for p in SENTENCEPIECE))]]
 
 
 def _load(folder: Path) -> tuple[Any | None, str]:
