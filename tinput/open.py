@@ -112,10 +112,13 @@ class Model:
         if self.weights is None:
             said = getattr(self._hf_config, "dtype", None)
             return str(said).removeprefix("torch.") if said is not None else UNKNOWN
+        infos = list(self.weights.infos_at_hand().values())
         if self.remote:
-            self._module_weights().shape(self.embedding_name)
+            table = self._module_weights().names_in_file(self.embedding_name)[0]  # reads the header of its shard
+            shard = self.weights.info(table).file
+            infos = [info for info in self.weights.infos_at_hand().values() if info.file == shard]
         by_dtype: dict[str, int] = {}
-        for info in self.weights.infos_at_hand().values():
+        for info in infos:
             by_dtype[info.dtype] = by_dtype.get(info.dtype, 0) + info.stop - info.start
         most = max(by_dtype, key=lambda dtype: by_dtype[dtype])
         dtype = DTYPES[most][1] if most in DTYPES else None

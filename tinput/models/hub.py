@@ -108,9 +108,9 @@ class Hub:
     def download(self, files: Iterable[str], meter: Meter | None = None) -> list[Path]:
         """Small files into huggingface_hub's cache, at this commit; those that the repo does not hold are left out."""
         wanted = [file for file in files if self.has(file) is not False]
-        meter = meter or Meter(f"{self.name}: {', '.join(wanted[:2])}{' …' if len(wanted) > 2 else ''}")
+        step = meter or Meter(f"{self.name}: {', '.join(wanted[:2])}{' …' if len(wanted) > 2 else ''}")
         missing = [file for file in wanted if not (self.folder / file).is_file()]
-        progress.run(meter, [lambda file=file: self._download(file, meter) for file in missing])
+        progress.run(step, [lambda file=file: self._download(file, step) for file in missing])
         return [path for file in wanted if (path := self.folder / file).is_file()]
 
     def _download(self, file: str, meter: Meter) -> None:

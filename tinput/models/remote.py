@@ -151,7 +151,7 @@ class RemoteWeights:
             shape = info.shape if index is None else (len(index), *info.shape[1:])
             values = raw.view(dtype).view(shape) if len(raw) else torch.empty(shape, dtype=dtype)
             found[name] = _Held(index, values)
-            view, at = memoryview(raw.numpy()), 0
+            view, at = memoryview(raw.numpy().data), 0
             for start, stop in spans if len(raw) else ():
                 parts.setdefault(files[name], []).append(((start, stop), view[at : at + stop - start]))
                 at += stop - start

@@ -41,8 +41,8 @@ class Weights:
             self.names = _sharded(index)
         else:
             self.names = read_header(_only_file(self.folder))
-        self._maps: dict[Path, Tensor] = {}
-        self._read_only: set[Path] = set()
+        self._maps: dict[Path | str, Tensor] = {}
+        self._read_only: set[Path | str] = set()
         self._lock = threading.Lock()
 
     def __deepcopy__(self, memo: dict) -> Weights:  # nothing in it ever changes, and a copy would read whole files
@@ -127,7 +127,7 @@ class Weights:
         return whole
 
 
-def _read_only(file: Path) -> Tensor:
+def _read_only(file: Path | str) -> Tensor:
     """A file's bytes (size,) uint8 as a map that must not be written to."""
     import warnings
 
