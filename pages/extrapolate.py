@@ -13,23 +13,17 @@ LENGTH, POSITION, IF, NEVER, WRITE = "Loss by length", "Loss by position", "What
 part = kit.choose("Look at", [LENGTH, POSITION, IF, NEVER, WRITE], key="far")
 
 
-def asked() -> tuple[read.Source, bool]:
-    """Which text the losses are of, and whether they are in bits."""
-    one, two = kit.columns([3, 2])
-    with one:
-        name = kit.choose("Text read", read.SOURCES, key="read")
-    with two:
-        bits = kit.choose("Loss in", ["nats a byte", "bits a byte"], key="unit") == "bits a byte"
-    return read.source(name, page.text), bits
-
-
 if part in (LENGTH, POSITION):
     by_length = part == LENGTH
     title = "How well the six bundled models predict a text, " + (
         "by how much of it they read" if by_length else "by where its tokens stand"
     )
     with kit.panel(title) as panel:
-        found, bits = asked()
+        one, two = kit.columns([3, 2])
+        with one:
+            found = read.source(kit.choose("Text read", read.SOURCES, key="read"), page.text)
+        with two:
+            bits = kit.choose("Loss in", ["nats a byte", "bits a byte"], key="unit") == "bits a byte"
         place = kit.empty()
         if found.plan is None:
             kit.sentences(found.trouble)
@@ -45,28 +39,33 @@ if part in (LENGTH, POSITION):
 
 elif part == IF:
     with kit.panel("One of the six with something changed, and not trained again") as panel:
-        found, bits = asked()
-        one, two, three = kit.columns([4, 3, 2])
+        one, two = kit.columns([3, 2])
         with one:
-            name = kit.choose("Model", read.changeable(), key="changed")
+            found = read.source(kit.choose("Text read", read.SOURCES, key="read"), page.text)
         with two:
             by_length = kit.choose("Loss by", ["length", "position"], key="by") == "length"
-        with three:
-            times = [str(n) for n in extrapolate.FACTORS] if reader.stretches(name) else ["1"]
-            factor = int(kit.choose("Stretched, times", times, key="longer")) if len(times) > 1 else 1
-        ways = reader.variants(name, factor)
+        one, two, three = kit.columns([3, 2, 2])
+        with one:
+            name = kit.choose("Model", read.changeable(), key="changed")
+        factor, theta = 1, 0
+        if reader.stretches(name):
+            with two:
+                factor = int(kit.choose("Stretched, times", list(map(str, extrapolate.FACTORS)), key="longer"))
+            with three:
+                theta = kit.number("Another theta", key="basis", high=100_000_000, help="0: none. It is computed here.")
+        ways = reader.variants(name, factor) + [reader.Variant(name, reader.THETA, theta)] * (theta > 1)
         read.band(read.what_if(name, factor))
         place = kit.empty()
         if found.plan is None:
             kit.sentences(found.trouble)
         else:
             known, left = read.curves(found, [reader.Variant(name), *ways])
-            figure, code = read.picture(found, known, by_length=by_length, bits=bits)
+            figure, code = read.picture(found, known, by_length=by_length, bits=False)
             if figure is not None:
                 six.show(figure, "changed", code=code)
             if read.too_long(known):
                 kit.trouble(f"The model as it is: {read.too_long(known)}")
-            said = read.said(found, known, by_length=by_length, bits=bits)
+            said = read.said(found, known, by_length=by_length, bits=False)
             panel.say(*said, formula=read.FORMULA if by_length else "", note=read.how(found, by_length))
             with place.container():
                 jobs.offer(left, "changed", "Compute")
@@ -76,7 +75,7 @@ elif part == NEVER:
     with kit.panel("What of its positions this model never met in training") as panel:
         one, two = kit.columns([3, 2])
         with one:
-            times = int(kit.slider("Length of the text, in times that of the training", 1, 32, key="times", default=4))
+            times = int(kit.slider("Length of the text, in times that of the training", 1, 32, key="long", default=4))
         with two:
             trained = kit.number(
                 "Trained on (tokens)",
@@ -92,7 +91,7 @@ elif part == NEVER:
             if not schemes:
                 kit.sentences(unseen.no_rule(page))
             else:
-                scheme = kit.choose("Scheme", list(schemes), key="seen") if len(schemes) > 1 else next(iter(schemes))
+                scheme = kit.choose("Scheme", list(schemes), key="which") if len(schemes) > 1 else next(iter(schemes))
                 found, ways = schemes[scheme], schemes[scheme].ways
                 way = kit.choose("Way to read", list(ways), key="way") if len(ways) > 1 else next(iter(ways))
                 shown = ways[way]

@@ -78,6 +78,22 @@ def test_what_if_another_scaling(factor):
     assert not app.trouble(at)
 
 
+def test_what_if_another_theta():
+    at = app.show("extrapolate", far="What if", basis="500000")
+    _, shown = lines(at)
+    assert np.isnan(shown["theta 500,000"]).all(), "not bundled, and not computed yet"
+    assert np.isfinite(shown["yarn"]).all()
+    assert at.button(key="go-changed").label == "Compute"
+    text = LONG + "Once again."  # a text of its own: what is computed is kept
+    at = app.show("extrapolate", text, far="What if", basis="500000", read=read.OWN)
+    at.button(key="go-changed").click().run(timeout=120)
+    _, shown = lines(at)
+    plan = extrapolate.plan(reader.encode(text), windows=8)
+    measured = extrapolate.measure(Variant("tinput/rope", reader.THETA, 500_000), plan)
+    np.testing.assert_allclose(shown["theta 500,000"], floats(measured.by_length), rtol=1e-5)
+    assert_draws_the_same(at)
+
+
 def test_what_if_a_table_did_not_end():
     at = app.show("extrapolate", far="What if", changed="Learned table")
     _, shown = lines(at)
@@ -132,7 +148,7 @@ def test_what_was_stopped_goes_on_where_it_was():
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("times", [1, 8])
 def test_what_training_never_met(name, times):
-    at = app.show("extrapolate", far="Never seen", model=name, times=str(times))
+    at = app.show("extrapolate", far="Never seen", model=name, long=str(times))
     model, places = tinput.open_model(name), spread(256 * times)
     scheme = SCHEMES[model.scheme]
     sizes = {"heads": 4, "width": 128, "usable": 256, "stack": "decoder"}
@@ -147,16 +163,16 @@ def test_what_training_never_met(name, times):
 
 
 def test_a_way_to_stretch_is_in_the_link():
-    at = app.show("extrapolate", far="Never seen", model="tinput/rope", way="linear", times="16")
+    at = app.show("extrapolate", far="Never seen", model="tinput/rope", way="linear", long="16")
     assert (app.heat(app.figures(at)[0]) == 0).all()
-    at = app.show("extrapolate", far="Never seen", model="tinput/rope", way="ntk", times="16")
+    at = app.show("extrapolate", far="Never seen", model="tinput/rope", way="ntk", long="16")
     new = int((app.heat(app.figures(at)[0]) == 1).any(axis=1).sum())
     assert 0 < new < 9
     assert f"ntk {new}" in app.words(at)
 
 
 def test_a_training_length_that_is_typed():
-    at = app.show("extrapolate", far="Never seen", model="tinput/learned", trained="64", times="8")
+    at = app.show("extrapolate", far="Never seen", model="tinput/learned", trained="64", long="8")
     state = app.heat(app.figures(at)[0])[0]
     assert set(state) == {0, 1, 2}  # used in training, there but never used, not there
     assert "Rows from 64 on are there" in app.words(at)
@@ -200,7 +216,7 @@ def test_a_text_too_short_to_go_on_from():
         {"far": "What if", "changed": "Learned table", "by": "position"},
         {"far": "Never seen"},
         {"far": "Never seen", "model": "tinput/relative_bias"},
-        {"far": "Never seen", "model": "tinput/rope", "way": "yarn", "times": "3"},
+        {"far": "Never seen", "model": "tinput/rope", "way": "yarn", "long": "3"},
     ],
     ids=str,
 )

@@ -116,6 +116,17 @@ def test_what_if_another_scaling(change):
     assert float((plain - own).abs().max()) > 0.1, "it changes something"
 
 
+@torch.no_grad()
+def test_what_if_another_theta():
+    config = twins.TwinConfig.from_dict(reader.twin("tinput/rope").config.to_dict() | {"rope_theta": 500.0})
+    other = twins.TwinForCausalLM(config).eval()
+    other.load_state_dict(reader.twin("tinput/rope").state_dict())
+    variant = Variant("tinput/rope", reader.THETA, 500)
+    assert variant.words == "theta 500"
+    found = Reader.of(variant, 200).logits(ids(200)[None])
+    torch.testing.assert_close(found, other(ids(200)[None]).logits, atol=1e-4, rtol=1e-4)
+
+
 def test_writing_goes_on_where_it_was_stopped():
     names = ("tinput/learned", "tinput/rope", "tinput/none")
     one = reader.Writing(names, ids(252), 5, 0.8, 3)

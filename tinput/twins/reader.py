@@ -29,6 +29,7 @@ __all__ = [
     "CHANGES",
     "DIVISORS",
     "PIECE",
+    "THETA",
     "Reader",
     "Variant",
     "Writing",
@@ -46,13 +47,24 @@ DIVISORS = WEIGHTS / "divisors.json"  # what `extrapolate.search` found
 PIECE = 256  # tokens that a model is given at once: 16 MB of scores at 4,096 tokens
 
 
+THETA = "theta"  # a change: another base of a rotation's frequencies
+
+
 @dataclass(frozen=True)
 class Variant:
-    """A twin and what is changed about it. change: "" as it was trained; factor: how far its context is stretched"""
+    """A twin and what is changed about it.
+
+    change: "" as it was trained, one of CHANGES, or THETA; factor: how far its context is stretched, or the theta
+    """
 
     name: str
     change: str = ""
     factor: int = 1
+
+    @property
+    def words(self) -> str:
+        """What it is called beside the others of the same twin."""
+        return f"{THETA} {self.factor:,}" if self.change == THETA else self.change or "as trained"
 
 
 CHANGES: dict[str, tuple[str, ...]] = {
@@ -107,6 +119,8 @@ class Reader:
         config, context = model.config.to_dict(), model.config.max_position_embeddings
         if variant.change in learned.PAST:
             positions = learned.PAST[variant.change](positions, context)
+        elif variant.change == THETA:
+            config["rope_theta"] = variant.factor
         elif variant.change:
             ways = rope.stretched(config, context, variant.factor, divisors(variant.factor))
             config |= ways[variant.change]

@@ -91,9 +91,12 @@ class Source:
             f"plan = extrapolate.plan({ids})\n{loaded}"
         )
 
-    def curve(self, variant: str) -> str:
-        """The Python that is the curve of a variant, itself given as Python."""
-        return f"curves[{variant}]" if self.name == NOVEL else f"extrapolate.measure({variant}, plan)"
+    def curve(self, bundled: bool) -> str:
+        """The Python that is the curve of `variant`; bundled: whether all that are asked for are."""
+        measured = "extrapolate.measure(variant, plan)"
+        if self.name != NOVEL:
+            return measured
+        return "curves[variant]" if bundled else f"(curves.get(variant) or {measured})"
 
 
 def source(name: str, text: str) -> Source:
@@ -119,11 +122,9 @@ def _losses(name: str, change: str, factor: int, own: str) -> Losses:
 
 def curves(found: Source, variants: Sequence[Variant]) -> tuple[dict[Variant, Curve], list[Losses]]:
     """What is known of each variant on a text, and the jobs that compute it; no job for what is bundled."""
-    if found.name == NOVEL:
-        kept = extrapolate.load()
-        return {variant: kept[variant] for variant in variants}, []
-    jobs = [_losses(variant.name, variant.change, variant.factor, found.text) for variant in variants]
-    return {job.variant: job.curve() for job in jobs}, jobs
+    kept = extrapolate.load() if found.name == NOVEL else {}
+    jobs = {one: _losses(one.name, one.change, one.factor, found.text) for one in variants if one not in kept}
+    return {one: kept.get(one) or jobs[one].curve() for one in variants}, list(jobs.values())
 
 
 def changeable() -> dict[str, str]:
@@ -156,7 +157,7 @@ def _values(known: Mapping[Variant, Curve], by_length: bool, bits: bool) -> dict
     unit = math.log(2) if bits else 1.0
     found = {}
     for variant, curve in known.items():
-        name = variant.change or ("as trained" if changed else scheme_of(variant.name).LABEL)
+        name = variant.words if changed else scheme_of(variant.name).LABEL
         line = curve.by_length if by_length else curve.by_position
         found[name] = [math.nan if one is None else one / unit for one in line]
     return found
@@ -214,13 +215,13 @@ def _colours(known: Iterable[Variant]) -> list[str]:
 
 def _code(found: Source, variants: Sequence[Variant], by_length: bool, bits: bool, titles: Mapping[str, str]) -> str:
     """The Python of `picture`: a line for each variant."""
-    name = variants[0].name
     made, called = "map(reader.Variant, NAMES)", "variant.name"
     if any(variant.change for variant in variants):
-        made = f"[reader.Variant({name!r}), *reader.variants({name!r}, {variants[-1].factor})]"
-        called = "variant.change or 'as trained'"
+        listed = ",\n    ".join(map(repr, variants)).replace("Variant(", "reader.Variant(")
+        made, called = f"[\n    {listed},\n]", "variant.words"
+    bundled = all(variant in extrapolate.load() for variant in variants)
     each = "one and one / math.log(2)" if bits else "one"
-    line = f"[{each} for one in {found.curve('variant')}.{'by_length' if by_length else 'by_position'}]"
+    line = f"[{each} for one in {found.curve(bundled)}.{'by_length' if by_length else 'by_position'}]"
     places = "plan.lengths" if by_length else "{name: plan.middles(len(line)) for name, line in values.items()}"
     said = ", ".join(f"{key}={value!r}" for key, value in titles.items())
     return (
