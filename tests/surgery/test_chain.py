@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -101,5 +102,29 @@ def test_cells_that_are_not_there(opened):
     with pytest.raises(BadIds, match="4 heads, 10 queries and 10 keys"):
         surgery.weight_chain(model, trace, 4, 0, 0)
     model, trace = opened("mamba")
-    with pytest.raises(NotRecorded, match="There is no attention in"):
+    with pytest.raises(NotRecorded, match="There is no attention to change in"):
         surgery.weight_chain(model, trace, 0, 0, 0)
+
+
+def test_what_no_formula_gives_is_read_off_and_said_to_be(opened):
+    """Stages and weights put out of order on purpose: the code must still give what the trace holds."""
+    model, trace = opened("gpt2")
+    stages = list(trace.stages)
+    stages[0] = replace(stages[0], value=stages[0].value + 1)  # no row of the table
+    stages[2] = replace(stages[2], value=stages[2].value[:1])  # no row for each token
+    strange = replace(trace, stages=tuple(stages), attention=replace(trace.attention, weights=trace.attention.mask))
+    links = surgery.input_chain(model, strange, 4, 3)
+    read = [link.name for link in links if link.read]
+    assert read == ["token embedding", "+ position", "dropout"]
+    space = run({**opening(model, trace), "trace": strange}, links)
+    assert space["value"] == float(trace.block_input[4, 3])
+    last = surgery.weight_chain(model, strange, 1, 3, 2)[-1]
+    assert (last.read, last.value) == (True, 0.0)  # what now stands where weights were
+    assert "the steps above give" in last.words
+
+
+def test_attention_whose_rows_are_no_tokens_is_refused(opened):
+    model, trace = opened("tinput/none")
+    longer = replace(trace.attention, q=torch.cat((trace.attention.q, trace.attention.q), dim=1))
+    with pytest.raises(NotRecorded, match="has 20 queries and 10 keys for 10 tokens"):
+        surgery.weight_chain(model, replace(trace, attention=longer), 0, 0, 0)

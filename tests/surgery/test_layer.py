@@ -80,6 +80,9 @@ def test_fractions_of_positions_are_the_formula_s_there(opened):
     moved = surgery.move(model, trace, at.tolist())
     slopes = 2.0 ** (-8 * np.arange(1, 5) / 4)
     np.testing.assert_allclose(moved.bias.tensor(), slopes[:, None, None] * (at[None, :] - at[:, None]), atol=1e-6)
+    model, trace = opened("tinput/sinusoidal")
+    q, _ = twin_qk("tinput/sinusoidal", embedded("tinput/sinusoidal") + waves(128, at))
+    np.testing.assert_allclose(surgery.move(model, trace, at.tolist()).q.numpy(), q, atol=2e-5)
 
 
 @pytest.mark.parametrize(
@@ -138,8 +141,9 @@ def turned(z: np.ndarray, theta: float = 10_000.0) -> np.ndarray:
     return np.concatenate([both.real, both.imag], -1)
 
 
-def waves(width: int) -> np.ndarray:
-    at = np.arange(len(IDS))[:, None] / 10_000.0 ** (np.arange(0, width, 2) / width)
+def waves(width: int, positions: np.ndarray | None = None) -> np.ndarray:
+    places = np.arange(len(IDS)) if positions is None else positions
+    at = places[:, None] / 10_000.0 ** (np.arange(0, width, 2) / width)
     return np.stack([np.sin(at), np.cos(at)], -1).reshape(len(IDS), width)
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from tinput.errors import BadFile, BadIds, NotRecorded
 from tinput.positions import Add, Bias, Rotate
-from tinput.surgery.layer import own_rotation, turn
+from tinput.surgery.layer import layer_of, own_rotation, turn
 
 if TYPE_CHECKING:
     from tinput.open import Model
@@ -75,7 +75,12 @@ def input_chain(model: Model, trace: Trace, token: int, dimension: int) -> tuple
     rows: dict[int, Tensor] = {}
     for number in _behind(trace, len(trace.stages) - 1):
         stage = trace.stages[number]
-        recorded = stage.value.reshape(len(stage.value), -1)[token].float()
+        if len(stage.value) != seq:  # prompts put ahead, windows, pooling
+            shape = " × ".join(map(str, stage.value.shape))
+            words = f"As it was recorded, not one row a token: {stage.op} in {stage.module}."
+            links.append(Link(stage.name, shape, words, f"x{number} = trace.stages[{number}].value", read=True))
+            continue
+        recorded = stage.value.reshape(seq, -1)[token].float()
         ways = _ways(model, trace, number, rows, token)
         text = next((code for code, make in ways if _gives(make, recorded)), "")
         words = _words(stage) if text else f"As it was recorded: {stage.op} in {stage.module}."
@@ -83,9 +88,11 @@ def input_chain(model: Model, trace: Trace, token: int, dimension: int) -> tuple
         value = float(recorded[dimension]) if len(recorded) == x.shape[1] else _long(recorded)
         links.append(Link(stage.name, value, words, code, read=not text))
         rows[number] = recorded
-    last = f"x{len(trace.stages) - 1}"
-    words = f"Dimension {dimension} of the row that enters the first block."
-    links.append(Link("block input", float(x[token, dimension]), words, f"value = float({last}[{dimension}])"))
+    last, cell = len(trace.stages) - 1, x[token].float()
+    whole = last in rows and _gives(lambda: rows[last], cell)
+    words = f"Dimension {dimension} of the row that enters the first block{'' if whole else ', as it was recorded'}."
+    source = f"x{last}[{dimension}]" if whole else f"trace.block_input[{token}, {dimension}]"
+    links.append(Link("block input", float(cell[dimension]), words, f"value = float({source})", read=not whole))
     return tuple(links)
 
 
@@ -218,9 +225,7 @@ def weight_chain(model: Model, trace: Trace, head: int, query: int, key: int) ->
     Raises BadIds for a cell that is not there, NotRecorded without attention, or where q and k before the rotation are
     not to be had.
     """
-    base = trace.attention
-    if base is None:
-        raise NotRecorded(f"There is no attention in {trace.model}: {trace.attention_reason}.")
+    base = layer_of(trace)
     heads, n_query, n_key = base.scores.shape
     if not (0 <= head < heads and 0 <= query < n_query and 0 <= key < n_key):
         raise BadIds(
@@ -279,9 +284,15 @@ def _weight(model: Model, trace: Trace, base: Attention, head: int, query: int, 
             "sink", float(base.sinks[head]), "A learned score beside the keys, which takes part of the weight.", code
         )
         row = torch.cat((row, base.sinks[head : head + 1]))
-    code = f"weight = float(scores.softmax(-1)[{key}])"
-    words = "e to the score, over the sum of that for all keys that are seen."
-    yield Link("weight", float(row.softmax(-1)[key]), words, code)
+    recorded = float(base.weights[head].at(*at)[0, key])
+    made = float(row.softmax(-1)[key])
+    if abs(made - recorded) <= _NEAR:
+        words = "e to the score, over the sum of that for all keys that are seen."
+        yield Link("weight", made, words, f"weight = float(scores.softmax(-1)[{key}])")
+    else:
+        words = f"As it was recorded: the steps above give {made:.4g}, for this model puts more into its scores."
+        rows = f"torch.tensor([{query}]), torch.tensor([{key}])"
+        yield Link("weight", recorded, words, f"weight = float(trace.attention.weights[{head}].at({rows}))", read=True)
 
 
 def _vector(name: str, values: Tensor, words: str, code: str) -> Link:

@@ -30,7 +30,19 @@ if TYPE_CHECKING:
     from tinput.open import Model
     from tinput.record import Attention, LayerEffect, Trace
 
-__all__ = ["Choice", "choices", "is_causal", "move", "own_rotation", "shuffle", "shuffled", "swap", "turn", "unmasked"]
+__all__ = [
+    "Choice",
+    "choices",
+    "is_causal",
+    "layer_of",
+    "move",
+    "own_rotation",
+    "shuffle",
+    "shuffled",
+    "swap",
+    "turn",
+    "unmasked",
+]
 
 At = Callable[[Tensor], Effect]
 _BOTH_WAYS = "symmetric"  # the variant of a bias that by itself looks back only
@@ -120,7 +132,7 @@ def swap(
     count = torch.arange(len(trace.ids)) if trace.positions is None else trace.positions
     at = _positions(count if positions is None else positions, trace)
     if scheme in trace.schemes and config is None:
-        return _layer(trace) if positions is None else move(model, trace, at)
+        return layer_of(trace) if positions is None else move(model, trace, at)
     q, k = _plain(trace)
     formula, table = _foreign(trace, scheme, config)
     if table:
@@ -198,11 +210,11 @@ def shuffle(model: Model, trace: Trace, order: Sequence[int] | Tensor) -> Attent
     order: (seq,), the token that comes first, second, ...: a permutation. The tokens' positions are counted anew.
     Raises BadIds for what is no permutation, and what `Model.trace` raises.
     """
-    _layer(trace)
+    layer_of(trace)
     order = torch.as_tensor(order, dtype=torch.int64)
     if order.shape != trace.ids.shape or not torch.equal(order.sort().values, torch.arange(len(trace.ids))):
         raise BadIds(f"An order names each of the {len(trace.ids)} tokens once, by its number from 0.")
-    other = _layer(model.trace(ids=trace.ids[order], stack=trace.stack, dtype=trace.dtype))
+    other = layer_of(model.trace(ids=trace.ids[order], stack=trace.stack, dtype=trace.dtype))
     place = order.argsort()  # where each token has gone
     there = {name: _rearranged(getattr(other, name), place) for name in ("scores", "bias", "mask", "weights")}
     rows = {
@@ -256,10 +268,10 @@ def turn(x: Tensor, rotation: Rotate) -> Tensor:
 def own_rotation(trace: Trace) -> Rotate:
     """The rotation of the layer that was traced, so that `turn` makes its q and k of those before.
 
-    Where a model turns the other way round, the sines' sign is turned. Raises NotRecorded where there is no rotation,
-    or where q and k are changed after it (a norm, a scale).
+    Where a model turns the other way round, it is a copy with the sines' sign changed. Raises NotRecorded where there
+    is no rotation, or where q and k are changed after it (a norm, a scale).
     """
-    base, own = _layer(trace), _rotation(trace)
+    base, own = layer_of(trace), _rotation(trace)
     if own is None:
         raise NotRecorded(f"{trace.model} does not rotate q and k in layer {base.layer}; choose a model that does.")
     if base.q_before is None or base.k_before is None:
@@ -275,11 +287,11 @@ def _near(one: Tensor, other: Tensor) -> bool:
     return one.shape == other.shape and float((one - other).abs().max()) <= 4 * step * float(other.abs().max())
 
 
-def _layer(trace: Trace) -> Attention:
+def layer_of(trace: Trace) -> Attention:
     """The traced attention layer, if its rows and columns are the tokens. Raises NotRecorded."""
     base = trace.attention
     if base is None:
-        raise NotRecorded(f"There is no attention to change in {trace.model}: {trace.attention_reason}.")
+        raise NotRecorded(f"There is no attention to change in {trace.model}: {trace.attention_reason.rstrip('.')}.")
     seq = len(trace.ids)
     if not seq == base.q.shape[1] == base.k.shape[1]:
         raise NotRecorded(
@@ -291,7 +303,7 @@ def _layer(trace: Trace) -> Attention:
 
 def _effects(trace: Trace) -> list[tuple[int, LayerEffect]]:
     """What positions inject into the traced layer, each with its number among the trace's effects."""
-    layer = _layer(trace).layer
+    layer = layer_of(trace).layer
     return [(index, found) for index, found in enumerate(trace.effects) if layer in found.layers]
 
 
@@ -301,22 +313,22 @@ def _rotation(trace: Trace) -> Rotate | None:
 
 def _plain(trace: Trace) -> tuple[Tensor, Tensor]:
     """q and k before any rotation, (heads, seq, d_head) and (kv_heads, seq, d_head)."""
-    base = _layer(trace)
+    base = layer_of(trace)
     if _rotation(trace) is not None:
         own_rotation(trace)  # raises where they are not to be had
-    assert base.q_before is not None
-    assert base.k_before is not None
+    if base.q_before is None or base.k_before is None:
+        raise NotRecorded(f"{base.before_reason[:1].upper()}{base.before_reason[1:]}; choose another model.")
     return base.q_before, base.k_before
 
 
 def _attention(trace: Trace, q: Tensor, k: Tensor, rotation: Rotate | None, bias: Field | None) -> Attention:
     """The layer with other q and k (before `rotation`) and another bias; its scale, mask and sinks as they were."""
-    base = _layer(trace)
+    base = layer_of(trace)
     turned = (q, k)
     if rotation is not None:
         own = _rotation(trace)
         if own is not None:
-            backwards = float((own_rotation(trace).angles * own.angles).sum()) < 0
+            backwards = own_rotation(trace) is not own
             rotation = replace(rotation, start=own.start, sin=-rotation.sin if backwards else rotation.sin)
         turned = (turn(q, rotation), turn(k, rotation))
     scores = products(*turned, base.scale)

@@ -305,6 +305,8 @@ def _of_shift(page: Page, seen: Measured) -> str:
         return f"{own} sees distances alone, and a shift leaves every distance as it is: what is left is rounding."
     if seen.same_weights:
         return f"{own}: each row of scores moves by one number, and softmax removes it: no weight changes."
+    if all(SCHEMES[name].INJECTION == _TURNED for name in page.trace.schemes if name in SCHEMES):
+        return f"{own}: here the frequencies go by the farthest position, which the shift has moved away."
     return f"{own}: each position has numbers of its own, so the same sentence further on is other numbers."
 
 
