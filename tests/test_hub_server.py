@@ -274,6 +274,13 @@ def test_a_wrong_content_range_and_bytes_from_elsewhere(hub):
     assert get(url, Range="bytes=0-7")[2] == WEIGHTS[4:12]
 
 
+def test_a_server_that_reads_ranges_in_its_own_way(hub):
+    url = shard(hub)
+    hub.fail("model.safetensors", many=True, reads=lambda header: header.split(",")[0])
+    assert get(url, Range="bytes=0-7,100-103")[2] == WEIGHTS[:8]
+    assert get(url, Range="bytes=8-15")[2] == WEIGHTS[8:16]
+
+
 def test_headers_left_out_delays_and_what_is_done_after(hub, tmp_path):
     (tmp_path / "config.json").write_text("{}")
     repo = hub.repos["owner/tiny"]
@@ -291,6 +298,14 @@ def test_addresses_of_the_cdn_expire(hub):
     hub.expire()
     assert get(url, Range="bytes=0-7")[0] == 403
     assert get(shard(hub), Range="bytes=0-7")[0] == 206
+
+
+def test_the_cdn_moves(hub):
+    url = shard(hub)
+    hub.move_cdn()
+    with pytest.raises(ConnectionRefusedError):
+        get(url)
+    assert get(shard(hub), Range="bytes=0-7")[2] == WEIGHTS[:8]
 
 
 def test_it_hangs_refuses_and_comes_back_on_the_same_address(hub):

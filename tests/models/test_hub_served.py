@@ -196,6 +196,19 @@ def test_weights_of_another_name_are_found(running, made, tmp_path):
     assert same(run(jobs.seen, "made/named"), run(jobs.seen, str(folder)))
 
 
+def test_a_tokenizer_of_a_class_that_wants_its_own_file_has_it(running, made, tmp_path):
+    """tokenizer.json nearly always says all, but not to ESM's class, which reads vocab.txt."""
+    hub, run = running
+    folder = rewrite(made("llama"), tmp_path / "esm")
+    pieces = ["<cls>", "<pad>", "<eos>", "<unk>", *"LAGVSERTIDPKQNFYMHWC", "<mask>"]
+    (folder / "vocab.txt").write_text("\n".join(pieces))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "EsmTokenizer"}))
+    hub.add("made/esm", folder)
+    found = run(jobs.seen, "made/esm", "MKTAY")
+    assert found["facts"]["pieces"] == ["<cls>", *"MKTAY", "<eos>"]
+    assert same(found, run(jobs.seen, str(folder), "MKTAY"))
+
+
 # --- nothing is read twice
 
 
