@@ -129,6 +129,18 @@ def test_nothing_is_computed_before_it_is_asked_for_and_then_it_is_the_real_thin
     assert_draws_the_same(at)
 
 
+def test_computed_here_it_is_what_is_bundled():
+    _, left = read.curves(read.source(read.AGAIN, ""), [Variant("tinput/rope")])
+    for _ in range(16):  # the shortest length of all windows
+        left[0].advance()
+    at = app.show("extrapolate", read=read.AGAIN)
+    apart = re.search(r"Computed here and bundled are at most (\S+) nats a byte apart", app.words(at))
+    assert apart is not None
+    assert float(apart[1]) < 1e-4
+    _, shown = lines(at)
+    assert np.isfinite(shown["RoPE"]).tolist() == [True] + [False] * 8
+
+
 def test_what_was_stopped_goes_on_where_it_was():
     text = LONG + "Once more."
     found = read.source(read.OWN, text)

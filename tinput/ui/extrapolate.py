@@ -252,9 +252,24 @@ def said(found: Source, known: Mapping[Variant, Curve], *, by_length: bool, bits
     if too_long(known):
         who = next(scheme_of(variant.name).LABEL for variant, curve in known.items() if curve.too_long)
         out.append(f"{who} as trained ends at {plan.context:,}: it has no position for the next token.")
+    if found.name == AGAIN and (apart := _apart_from_bundled(known)) is not None:
+        out.append(f"Computed here and bundled are at most {apart:.1g} nats a byte apart.")
     if plan.longest <= plan.context:
         out.append(f"This text has {len(plan.ids):,} tokens, no more than the {plan.context:,} of the training.")
     return [sentence for sentence in out if sentence]
+
+
+def _apart_from_bundled(known: Mapping[Variant, Curve]) -> float | None:
+    """The largest difference of what is computed so far; None where nothing is."""
+    kept = extrapolate.load()
+    both = [
+        abs(one - other)
+        for variant, curve in known.items()
+        if variant in kept
+        for one, other in zip(curve.by_length, kept[variant].by_length, strict=True)
+        if one is not None and other is not None
+    ]
+    return max(both) if both else None
 
 
 def _compared(plan: Plan, by_length: bool) -> tuple[tuple[int, int], tuple[int, int]]:
