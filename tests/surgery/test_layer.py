@@ -286,3 +286,24 @@ def test_an_order_is_a_permutation(opened):
     assert (order[0], order[49]) == (0, 49)
     assert torch.equal(order, surgery.shuffled(50, 3, keep=[0, 49]))
     assert not torch.equal(order, surgery.shuffled(50, 4, keep=[0, 49]))
+
+
+def test_a_norm_after_the_rotation_keeps_it_from_being_set_anew_but_not_from_being_taken_away(tmp_path):
+    """HunYuan norms q and k once they are turned: transformers with all angles zero is the oracle."""
+    import transformers
+
+    torch.manual_seed(0)
+    settings = tiny.GQA | {"pad_token_id": 0, "eos_token_id": 1}
+    whole = transformers.HunYuanDenseV1ForCausalLM(transformers.HunYuanDenseV1Config(**settings)).eval()
+    with torch.no_grad():
+        for parameter in whole.parameters():
+            parameter.add_(0.1 * torch.randn_like(parameter))
+    whole.save_pretrained(tmp_path)
+    model = tinput.open_model(tmp_path)
+    trace = model.trace(ids=IDS)
+    with pytest.raises(NotRecorded, match="changes q or k after their rotation"):
+        surgery.move(model, trace, range(10))
+    still = model.trace(ids=IDS, positions=[0] * 10).attention  # at position 0 no angle is left
+    found = surgery.swap(model, trace, "none")
+    torch.testing.assert_close(found.scores.tensor(), still.scores.tensor(), atol=1e-5, rtol=1e-5)
+    assert float((found.scores.tensor() - trace.attention.scores.tensor()).abs().max()) > 1e-2

@@ -312,10 +312,8 @@ def _rotation(trace: Trace) -> Rotate | None:
 
 
 def _plain(trace: Trace) -> tuple[Tensor, Tensor]:
-    """q and k before any rotation, (heads, seq, d_head) and (kv_heads, seq, d_head)."""
+    """q and k had the rotation been by zero, (heads, seq, d_head) and (kv_heads, seq, d_head)."""
     base = layer_of(trace)
-    if _rotation(trace) is not None:
-        own_rotation(trace)  # raises where they are not to be had
     if base.q_before is None or base.k_before is None:
         raise NotRecorded(f"{base.before_reason[:1].upper()}{base.before_reason[1:]}; choose another model.")
     return base.q_before, base.k_before
