@@ -252,3 +252,19 @@ def test_read_config_reads_no_endless_file(tmp_path):
         stream.truncate(60_000_000)
     with pytest.raises(BadFile, match="more than 50,000,000 bytes"):
         read_config(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("typed", "loopback", "token"), [(False, False, None), (True, True, None), (True, False, False)]
+)
+def test_the_owners_token_is_not_for_visitors(tmp_path, monkeypatch, typed, loopback, token):
+    """Who types an id on the owner's own machine is the owner; on a server that others reach, anybody."""
+    from tinput.models import files
+
+    asked = []
+    monkeypatch.chdir(tmp_path)
+    for roots in ("", str(tmp_path)):  # the name may also be a path inside a folder that is offered
+        monkeypatch.setenv("TINPUT_MODELS", roots)
+        monkeypatch.setattr(files, "fetch", lambda *given: asked.append(given))
+        find("owner/name", typed=typed, loopback=loopback)
+    assert asked == [("owner/name", None, token)] * 2
