@@ -57,7 +57,8 @@ def llama_405b(folder: Path, rows: Sequence[int] | None = None) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps(LLAMA_405B, indent=2))
     tokenizer = _tokenizer()
-    tokenizer.save_pretrained(folder)
+    tokenizer.backend_tokenizer.save(str(folder / "tokenizer.json"))
+    (folder / "tokenizer_config.json").write_text(json.dumps(_tokenizer_config(tokenizer), indent=2))
     shards, held = [{}], 0
     for name, shape in _tensors():
         size = 2 * math.prod(shape)
@@ -158,6 +159,14 @@ def _tokenizer() -> Any:
     template = processors.TemplateProcessing(single=f"{specials[0]} $A", special_tokens=[(specials[0], 128_000)])
     made.post_processor = processors.Sequence([processors.ByteLevel(trim_offsets=False), template])
     return PreTrainedTokenizerFast(tokenizer_object=made, bos_token=specials[0], eos_token=specials[1])
+
+
+def _tokenizer_config(tokenizer: Any) -> dict[str, Any]:
+    """As published with Llama 3.1: by transformers 4, which lists the added tokens here too."""
+    special = {"lstrip": False, "normalized": False, "rstrip": False, "single_word": False, "special": True}
+    added = {str(n): {"content": str(token), **special} for n, token in tokenizer.added_tokens_decoder.items()}
+    named = {"bos_token": tokenizer.bos_token, "eos_token": tokenizer.eos_token, "model_max_length": 131_072}
+    return {"added_tokens_decoder": added, **named, "tokenizer_class": "PreTrainedTokenizerFast"}
 
 
 def minilm() -> Path:
