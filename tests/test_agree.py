@@ -256,7 +256,8 @@ def test_a_setting_that_transformers_ignores_is_said(said, ignored):
 
 def test_a_table_stored_in_bfloat16_is_compared_with_rounded_sinusoids(tmp_path, monkeypatch):
     """Run in float32, and what the file holds is rounded: the formula rounded alike gives the very same."""
-    tiny.build("distilbert-sinusoidal").to(torch.bfloat16).save_pretrained(tmp_path)
+    made: Any = tiny.build("distilbert-sinusoidal")
+    made.to(torch.bfloat16).save_pretrained(tmp_path)
     model = open_model(tmp_path)
     agreement = model.trace(ids=some_ids(40)).agreement
     assert agreement.ok is True

@@ -520,7 +520,9 @@ def test_deepseek_v4_names_its_parameters_by_kind_and_turns_the_last_dimensions(
     for kind, label in zip(kinds, ("main", "compress", "compress"), strict=True):
         found = rope.frequencies(config.to_dict(), layer_type=kind)
         torch.testing.assert_close(found.inv_freq.float(), getattr(module, f"{label}_inv_freq"), rtol=1e-6, atol=0)
-        assert rope.parse(config.to_dict(), kind).start == 64 - found.rotary_dim
+        said = rope.parse(config.to_dict(), kind)
+        assert said is not None
+        assert said.start == 64 - found.rotary_dim
 
 
 def test_a_part_of_a_slice_turns_where_it_is_proportional():

@@ -159,7 +159,7 @@ def predict(
         raise ValueError(f"unknown variant {variant!r}: choose one of {', '.join(variants(config))}")
     config = text_part(config)
     count = heads or size(config, HEADS, "how many heads it has")
-    variant, _, ignored = variant.partition(";")
+    variant, ignored = variant.partition(";")[::2]
     slope = slopes(count, bias_max=8 if "alibi_bias_max" in ignored else _bias_max(config))
     key = positions if keys in (None, len(positions)) else torch.arange(keys)
     if variant.startswith("bfloat16"):
