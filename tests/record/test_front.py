@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import shutil
 from pathlib import Path
@@ -15,6 +16,7 @@ from tests.makers import byte_level
 from tests.oracle import Checkpoint, checkpoint, open_model, some_ids
 from tinput.errors import BadFile, BadIds, BadModel, BadText, NotRecorded, TooLong, Unknown
 from tinput.models.weights import Weights
+from tinput.record.front import Front
 
 
 class Read:
@@ -511,3 +513,17 @@ def test_weights_are_not_kept(monkeypatch):
     read.whole.clear()
     made.trace([5, 6])
     assert sorted(read.whole) == first
+
+
+def test_what_was_read_does_not_wait_for_the_garbage_collector(tmp_path):
+    tiny.make("gpt2", tmp_path)
+    model = open_model(tmp_path)
+    assert model.anatomy.stacks
+    gc.collect()
+    gc.disable()
+    try:
+        trace = model.trace(ids=[3, 1, 2])
+        assert not [each for each in gc.get_objects() if type(each) is Front]
+    finally:
+        gc.enable()
+    assert trace.block_input.shape == (3, 64)

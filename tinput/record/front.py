@@ -128,6 +128,10 @@ def run(
             if not front.blocks and read:
                 raise _explained(error, ids) from error
             front.error = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0][:200]}"
+        finally:  # no circles: what was read goes with the front, and does not wait for the garbage collector
+            tape.on_op = None
+            for module in model.modules():
+                vars(module).pop("forward", None)
         return front
 
 
