@@ -8,18 +8,38 @@ from pathlib import Path
 
 import pytest
 
+from tests.hub import Hub, client
+from tests.hub_repos import llama_405b
 from tinput.__main__ import main
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
+BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+
+
+def printed(lines: str) -> str:
+    """What lines of the README print."""
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        exec(lines, {})  # the README's own
+    return out.getvalue()
+
+
+def test_the_lines_about_a_model_on_the_hub_run(tmp_path):
+    """Against a Hub on loopback that has a model of that name, with its true shapes."""
+    [(lines, sample)] = re.findall(r"```python\n([^`]*Llama-3\.1-405B.*?)```\n\n```\n(.*?)```", README, re.DOTALL)
+    assert len(BLOCKS) == 2
+    assert lines == BLOCKS[1]
+    with Hub() as hub, client(hub) as run:
+        hub.add("meta-llama/Llama-3.1-405B", llama_405b(tmp_path / "model", rows=()))
+        assert run(printed, lines) == sample
+        assert sum(request.sent for request in hub.requests if request.host == "cdn") < 2_000_000
+
+
 def test_the_notebook_lines_run():
-    [block] = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed):
-        exec(block, {})  # the README's own lines
-    first, second = printed.getvalue().splitlines()
+    first, second = printed(BLOCKS[0]).splitlines()
     assert first.startswith("rope ['token embedding'")
     assert second.startswith("torch.Size([9, 128]) recorded and textbook are both tinput's own code")
 
