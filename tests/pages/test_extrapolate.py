@@ -80,8 +80,10 @@ def test_what_if_another_scaling(factor):
 
 def test_what_if_another_theta():
     at = app.show("extrapolate", far="What if", basis="500000")
-    _, shown = lines(at)
+    figure, shown = lines(at)
     assert np.isnan(shown["theta 500,000"]).all(), "not bundled, and not computed yet"
+    looks = [(trace["line"]["color"], trace["line"]["dash"]) for trace in figure["data"] if trace["mode"] != "markers"]
+    assert len(set(looks)) == len(looks) == 8, "no two lines look alike"
     assert np.isfinite(shown["yarn"]).all()
     assert at.button(key="go-changed").label == "Compute"
     text = LONG + "Once again."  # a text of its own: what is computed is kept

@@ -185,7 +185,7 @@ def picture(found: Source, known: Mapping[Variant, Curve], *, by_length: bool, b
         plan.lengths if by_length else {name: plan.middles(len(line)) for name, line in values.items()},
         **titles,
         colours=_colours(known),
-        dashes=["solid", *["dash"] * (len(known) - 1)] if changed else None,
+        dashes=_dashes(known) if changed else None,
         bands=bands,
         marks=[(plan.context, f"trained on {plan.context:,}")] if plan.longest > plan.context else [],
         log_x=by_length,
@@ -211,6 +211,11 @@ def _colours(known: Iterable[Variant]) -> list[str]:
     taken = {scheme_of(variant.name).COLOUR for variant in known if not variant.change}
     others = iter([colour for colour in figures.OKABE_ITO if colour not in taken] * 2)
     return [next(others) if variant.change else scheme_of(variant.name).COLOUR for variant in known]
+
+
+def _dashes(known: Iterable[Variant]) -> list[str]:
+    """Whole as it was trained; what is changed is dashed, and dotted where that colour is used up."""
+    return ["dot" if one.change == reader.THETA else "dash" if one.change else "solid" for one in known]
 
 
 def _code(found: Source, variants: Sequence[Variant], by_length: bool, bits: bool, titles: Mapping[str, str]) -> str:
