@@ -5,10 +5,17 @@ import os
 import platform
 import sys
 
-from benchmarks import census, compare, hub, models, pages
+from benchmarks import census, compare, hub, models, pages, skeletons
 from benchmarks.table import table
 
-PARTS = {"census": census.rows, "compare": compare.rows, "hub": hub.rows, "models": models.rows, "pages": pages.rows}
+PARTS = {
+    "census": census.rows,
+    "compare": compare.rows,
+    "hub": hub.rows,
+    "models": models.rows,
+    "pages": pages.rows,
+    "skeletons": skeletons.rows,
+}
 
 
 def main() -> int:
