@@ -349,8 +349,11 @@ def followed(page: Page, what: str) -> tuple[Link, ...]:
         return _tried(lambda: surgery.input_chain(page.model, page.trace, token, dimension))
     attention = page.trace.attention
     heads = 1 if attention is None else attention.heads
-    head = kit.number("Head", key="head", high=heads - 1)
-    query, key = kit.token(page, "Query"), kit.token(page, "Key", key="seen")
+    left, right = kit.columns([3, 1])
+    with left:
+        query, key = kit.token(page, "Query"), kit.token(page, "Key", key="seen")
+    with right:
+        head = kit.number("Head", key="head", high=heads - 1)
     return _tried(lambda: surgery.weight_chain(page.model, page.trace, head, query, key))
 
 
