@@ -15,10 +15,10 @@ from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 from tinput.errors import BadFile, TinputError, Unreachable
-from tinput.models import hub as hubs
-from tinput.models import progress
+from tinput.models import asking, progress
+from tinput.models.asking import Retry, Tries
 from tinput.models.headers import TensorInfo, header_end, parse_header
-from tinput.models.hub import Hub, Retry, Tries
+from tinput.models.hub import Hub
 from tinput.models.progress import Meter
 from tinput.models.spans import HEAD, Places, Run, Span, boundary_of, content_range, merged, parts_of
 from tinput.models.store import Store
@@ -166,7 +166,7 @@ class RemoteFile:
 
     @property
     def _host(self) -> str:
-        return urlsplit(self._address or hubs.endpoint()).netloc
+        return urlsplit(self._address or asking.endpoint()).netloc
 
     @contextlib.contextmanager
     def _answer(self, start: int, stop: int, clip: bool) -> Iterator[tuple[Iterator[bytes], int]]:
@@ -185,7 +185,7 @@ class RemoteFile:
                     body = b"".join(_counted(response.iter_raw(), self.size or 0))
                     yield iter([body[start:stop]]), stop
         except (httpx2.HTTPError, httpx2.StreamError, OfflineModeIsEnabled) as error:
-            problem = hubs.explained(error, str(self))
+            problem = asking.explained(error, str(self))
         except RuntimeError as error:  # huggingface_hub closes its client for all when one connection fails
             if "closed" not in str(error):
                 raise
@@ -206,7 +206,7 @@ class RemoteFile:
         for _ in range(8):
             headers = build_hf_headers(token=self.hub.token) | ours if at_home else ours
             client = get_session()
-            request = client.build_request("GET", url, headers=headers, timeout=hubs.timeout())
+            request = client.build_request("GET", url, headers=headers, timeout=asking.timeout())
             if not at_home:
                 request.headers.pop("Authorization", None)
             response = client.send(request, stream=True, follow_redirects=False)
@@ -234,7 +234,7 @@ class RemoteFile:
                 return
             finally:
                 response.close()
-        raise Unreachable(f"{self} could not be read from {hubs.host()}: too many redirects; check HF_ENDPOINT.")
+        raise Unreachable(f"{self} could not be read from {asking.host()}: too many redirects; check HF_ENDPOINT.")
 
     # --- what an answer must be
 
@@ -297,8 +297,8 @@ class RemoteFile:
                 f"{self} is cut short: it ends before byte {int(asked.partition('-')[0]):,}; choose another revision."
             )
         if status == 404 and headers.get("X-Error-Code") in (None, "EntryNotFound"):
-            return BadFile(f"{self} is missing on {hubs.host()}, though its index names it; choose another revision.")
-        return hubs.refused(status, str(self), headers.get("X-Error-Code"), headers.get("Retry-After"))
+            return BadFile(f"{self} is missing on {asking.host()}, though its index names it; choose another revision.")
+        return asking.refused(status, str(self), headers.get("X-Error-Code"), headers.get("Retry-After"))
 
 
 class Reading:
