@@ -290,7 +290,8 @@ def _table_rows(front: Front, entry: Entry) -> tuple[int | None, int]:
             table = next((t for t in tensors if t.is_floating_point()), None)
             index = next((t for t in tensors if not t.is_floating_point()), None)
             if table is not None and index is not None:
-                return _n_rows(front, op, table), int(index.flatten()[0])
+                first = index.flatten()[0] if entry.kind is Add else index.min()  # a bias has a row for each distance
+                return _n_rows(front, op, table), int(first)
     return None, 0
 
 
