@@ -4,6 +4,7 @@ tape.py       every tensor operation, and what each result depends on
 front.py      one run of transformers' module, as far as it is wanted
 injection.py  where positions enter
 anatomy.py    the schemes of every layer, found without a weight
+repeats.py    what that run leaves out: modules that are like one that has run
 naming.py     the words for what was found there
 stages.py     the steps from ids to the first block
 attention.py  q, k, scores and weights of the first attention layer
