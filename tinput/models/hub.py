@@ -259,15 +259,16 @@ def _bar(meter: Meter) -> type:
         def update(self, n: float | None = 1) -> None:
             meter.add(int(n or 0))
 
+        def update_transfer(self, n: float | None = 1) -> None:
+            """What xet counts as it comes over the network, and again, by `update`, as it is written."""
+
         def __enter__(self):
             return self
 
         def __exit__(self, *_: Any) -> None:
             pass
 
-        def __getattr__(self, name: str) -> Any:
-            if name == "update_transfer":  # xet counts what comes over the network apart: not twice
-                raise AttributeError(name)
+        def __getattr__(self, name: str) -> Any:  # all that makes a bar look well
             return lambda *_, **__: None
 
     return Bar

@@ -22,6 +22,7 @@ __all__ = ["Cancelled", "Listener", "Meter", "run", "to"]
 Listener = Callable[[int, int, str], Any]
 WORKERS = 8  # connections at a time
 EVERY = 0.1  # seconds between two calls of the listener
+PATIENCE = 2.0  # seconds in which jobs that were stopped may end
 
 _listener: ContextVar[Listener | None] = ContextVar("tinput_progress", default=None)
 
@@ -77,19 +78,22 @@ def run(meter: Meter, jobs: Iterable[Callable[[], Any]]) -> list[Any]:
     jobs, listener = list(jobs), _listener.get()
     if len(jobs) < 2 and listener is None:
         return [job() for job in jobs]
-    with ThreadPoolExecutor(min(WORKERS, max(1, len(jobs))), thread_name_prefix="tinput-read") as pool:
-        futures = [pool.submit(job) for job in jobs]
-        try:
-            waiting = set(futures)
-            while waiting:
-                over, waiting = wait(waiting, None if listener is None else EVERY, FIRST_EXCEPTION)
-                for future in over:
-                    future.result()
-                if listener is not None:
-                    listener(meter.done, max(meter.total, meter.done), meter.step)
-        except BaseException:
-            meter.stop()
-            for future in futures:
-                future.cancel()
-            raise
+    pool = ThreadPoolExecutor(min(WORKERS, max(1, len(jobs))), thread_name_prefix="tinput-read")
+    futures = [pool.submit(job) for job in jobs]
+    try:
+        waiting = set(futures)
+        while waiting:
+            over, waiting = wait(waiting, None if listener is None else EVERY, FIRST_EXCEPTION)
+            for future in over:
+                future.result()
+            if listener is not None:
+                listener(meter.done, max(meter.total, meter.done), meter.step)
         return [future.result() for future in futures]
+    except BaseException:
+        meter.stop()
+        for future in futures:
+            future.cancel()
+        wait(futures, PATIENCE)  # one that hangs in a library's call ends by itself, and what it brings is dropped
+        raise
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
