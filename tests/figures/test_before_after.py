@@ -73,7 +73,7 @@ def test_a_large_window_is_thinned_and_says_so():
 
 
 def test_the_numbers_come_back_as_csv():
-    fig = figures.before_after(*(torch.tensor(part) for part in parts()), LABELS, LABELS, names=("<a>", "b", "c"))
+    fig = figures.before_after(*map(torch.tensor, parts()), rows=LABELS, columns=LABELS, names=("<a>", "b", "c"))
     rows = list(csv.reader(io.StringIO(figures.to_csv(fig, {"model": "m"}).split("\n", 2)[2])))
     assert [row[0] for row in rows[1:]] == ["<a>"] * 4 + ["b"] * 4 + ["c"] * 4
     assert np.float32(rows[2][3]) == parts()[0][1, 0]

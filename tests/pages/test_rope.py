@@ -137,6 +137,8 @@ def test_the_parts_of_a_score_sum_to_it(name):
     query, key, head = 9, 4, 1
     at = app.show("rope", model=name, turn="By pair", token=str(query), seen=str(key), head=str(head))
     (bars,) = app.series(app.figures(at)[0]).values()
+    assert attention.q_before is not None
+    assert attention.k_before is not None
     q, k = attention.q_before[head, query].double().numpy(), attention.k_before[head, key].double().numpy()
     half = len(q) // 2
     turn = np.exp(1j * (query - key) * 10_000.0 ** (-np.arange(half) / half))
@@ -164,8 +166,10 @@ def test_a_part_that_is_not_turned_has_a_bar_of_its_own(tmp_path, monkeypatch):
     trace = tinput.open_model(tmp_path / "neox").trace(app.TEXT)
     at = app.show("rope", model=str(tmp_path / "neox"), turn="By pair", token="5", seen="2", head="0")
     (bars,) = app.series(app.figures(at)[0]).values()
-    q, k = trace.attention.q[0, 5].double(), trace.attention.k[0, 2].double()
+    attention = trace.attention
+    assert attention is not None
+    q, k = attention.q[0, 5].double(), attention.k[0, 2].double()
     assert len(bars) == 3  # two pairs of four dimensions, and the other twelve
-    assert bars[-1] == pytest.approx(float(trace.attention.scale * (q[4:] @ k[4:])), abs=1e-5)
-    assert bars.sum() == pytest.approx(float(trace.attention.scores[0].tensor()[5, 2]), abs=1e-5)
+    assert bars[-1] == pytest.approx(float(attention.scale * (q[4:] @ k[4:])), abs=1e-5)
+    assert bars.sum() == pytest.approx(float(attention.scores[0].tensor()[5, 2]), abs=1e-5)
     assert "what is not turned adds" in app.words(at)

@@ -43,10 +43,11 @@ def test_before_is_recorded_and_after_is_the_model_s_own_run_elsewhere(name):
     moved = model.trace(app.TEXT, positions=torch.arange(len(trace.ids)) + 60)
     assert trace.attention is not None
     assert moved.attention is not None
+    sides = (trace.attention, moved.attention)
     at = app.show("surgery", model=name, shift="60", head="1")
     before, after, difference = app.heats(app.figures(at)[0])
     hidden = ~np.tri(len(trace.ids), dtype=bool)
-    want = [np.where(hidden, np.nan, t.attention.weights[1].tensor().numpy()) for t in (trace, moved)]
+    want = [np.where(hidden, np.nan, side.weights[1].tensor().numpy()) for side in sides]
     np.testing.assert_array_equal(before, want[0].astype(np.float32))
     np.testing.assert_allclose(after, want[1], atol=1e-6)
     np.testing.assert_allclose(difference, want[1] - want[0], atol=2e-6)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import Any
 
 import pytest
 
-import tinput
 from tests import tiny
-from tests.surgery.tools import IDS
+from tests.surgery.tools import IDS, open_model
 
 
 @pytest.fixture(scope="package")
@@ -19,11 +18,11 @@ def opened(tmp_path_factory):
     def get(name: str, **changes):
         key = (name, *sorted(changes.items()))
         if key not in made:
-            where: str | Path = name
+            where: Any = name
             if not name.startswith("tinput/"):
                 where = tmp_path_factory.mktemp("model")
                 tiny.make(name, where, **changes)
-            model = tinput.open_model(where)
+            model = open_model(where)
             made[key] = (model, model.trace(ids=IDS))
         return made[key]
 

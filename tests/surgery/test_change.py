@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-import tinput
-from tests.surgery.tools import logits, own
+from tests.surgery.tools import logits, open_model, own
 from tinput import surgery
 from tinput.window import Field
 
@@ -29,7 +28,7 @@ def test_a_change_is_after_minus_before(opened):
 
 
 def test_at_2048_tokens_nothing_is_made_for_all_heads_and_cells(monkeypatch):
-    model = tinput.open_model("tinput/none")
+    model = open_model("tinput/none")
     trace = model.trace(ids=torch.arange(2048) % 900 + 20)
     monkeypatch.setattr(Field, "tensor", lambda *_: pytest.fail("a whole field was asked for"))
     biggest = 0

@@ -9,15 +9,15 @@ from __future__ import annotations
 import json
 import math
 import shutil
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
 
-import tinput
 from tests import tiny
-from tests.surgery.tools import ADDING, IDS, TURNING, apart, logits, own, weights_apart
+from tests.surgery.tools import ADDING, IDS, TURNING, apart, logits, open_model, own, weights_apart
 from tinput import surgery
 from tinput.errors import BadIds, NotRecorded
 from tinput.twins import NAMES, folder
@@ -179,7 +179,7 @@ def test_learned_tables_are_the_bundled_models_and_said_to_be(opened, name):
     q, k = twin_qk(name, embedded(name) + table[: len(IDS)])
     want = np.where(np.tri(len(IDS)) > 0, q @ k.swapaxes(1, 2) / math.sqrt(q.shape[-1]), 0)
     np.testing.assert_allclose(logits(surgery.swap(model, trace, "learned")).numpy(), want, atol=2e-5)
-    bias = tinput.open_model("tinput/relative_bias").trace(ids=IDS).effect.scores
+    bias = open_model("tinput/relative_bias").trace(ids=IDS).effect.scores
     torch.testing.assert_close(surgery.swap(model, trace, "relative_bias").bias.tensor(), bias)
     for scheme in ("learned", "relative_bias"):
         assert found[scheme].table == ("" if trace.scheme == scheme else f"tinput/{scheme}")
@@ -205,7 +205,7 @@ def test_another_theta_and_a_scaling_are_what_a_model_so_configured_does(opened,
         config = json.loads((tmp_path / name / "config.json").read_text())
         config["rope_parameters"] = (config.get("rope_parameters") or {}) | {"rope_theta": 200.0} | settings
         (tmp_path / name / "config.json").write_text(json.dumps(config))
-        recorded = tinput.open_model(tmp_path / name).trace(ids=IDS).attention
+        recorded = open_model(tmp_path / name).trace(ids=IDS).attention
         asked = {"rope_parameters": {"rope_theta": 200.0, **settings}, "max_position_embeddings": 128}
         found = surgery.swap(model, trace, "rope", asked)
         assert apart(found, recorded) <= 1e-5
@@ -222,7 +222,7 @@ def test_taking_added_vectors_away_is_a_model_whose_table_is_zero(opened, name, 
     with torch.no_grad():
         table.zero_()
     whole.save_pretrained(tmp_path)
-    recorded = tinput.open_model(tmp_path).trace(ids=IDS).attention
+    recorded = open_model(tmp_path).trace(ids=IDS).attention
     found = surgery.swap(model, trace, "none")
     torch.testing.assert_close(found.q, recorded.q, atol=1e-6, rtol=1e-5)
     torch.testing.assert_close(found.weights.tensor(), recorded.weights.tensor(), atol=1e-6, rtol=1e-5)
@@ -293,13 +293,13 @@ def test_a_norm_after_the_rotation_keeps_it_from_being_set_anew_but_not_from_bei
     import transformers
 
     torch.manual_seed(0)
-    settings = tiny.GQA | {"pad_token_id": 0, "eos_token_id": 1}
+    settings: dict[str, Any] = tiny.GQA | {"pad_token_id": 0, "eos_token_id": 1}
     whole = transformers.HunYuanDenseV1ForCausalLM(transformers.HunYuanDenseV1Config(**settings)).eval()
     with torch.no_grad():
         for parameter in whole.parameters():
             parameter.add_(0.1 * torch.randn_like(parameter))
     whole.save_pretrained(tmp_path)
-    model = tinput.open_model(tmp_path)
+    model = open_model(tmp_path)
     trace = model.trace(ids=IDS)
     with pytest.raises(NotRecorded, match="changes q or k after their rotation"):
         surgery.move(model, trace, range(10))

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
+
+import tinput
+
+# Untyped: a test knows that there is attention, and which effect it expects.
+open_model: Callable[..., Any] = tinput.open_model
 
 IDS = [20, 33, 41, 20, 57, 60, 71, 33, 41, 25]
 TURNING = ("llama", "gptj", "gpt_neox", "gemma", "deepseek_v3", "modernbert", "gpt_oss", "qwen3")
