@@ -22,6 +22,7 @@ os.environ |= {
     "HF_HUB_DISABLE_TELEMETRY": "1",
     "DO_NOT_TRACK": "1",
     "STREAMLIT_BROWSER_GATHER_USAGE_STATS": "false",
+    "STREAMLIT_CLIENT_SHOW_ERROR_DETAILS": "full",  # of a server in a process of its own; tests/app.py does it here
     "TOKENIZERS_PARALLELISM": "false",
     "OMP_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",

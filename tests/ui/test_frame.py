@@ -2,8 +2,11 @@
 
 import concurrent.futures
 import shutil
+import tomllib
+from functools import partial
 
 import pytest
+from streamlit import config
 
 import tinput
 from tests import app
@@ -38,6 +41,39 @@ def test_a_bad_folder_is_named(tmp_path):
     (tmp_path / "config.json").write_text("{ half")
     at = app.show("pipeline", model=str(tmp_path))
     assert str(tmp_path / "config.json") in app.trouble(at)
+
+
+@pytest.fixture
+def details():
+    """What Streamlit shows of a fault; as it was, afterwards."""
+    before = config.get_option("client.showErrorDetails")
+    yield partial(config.set_option, "client.showErrorDetails")
+    config.set_option("client.showErrorDetails", before)
+
+
+@pytest.mark.parametrize(("shown", "traceback"), [("none", 0), ("full", 1)])
+def test_a_fault_of_ours_is_one_sentence_and_its_traceback_is_in_the_log(
+    details, monkeypatch, caplog, shown, traceback
+):
+    def broken(*_, **__):
+        raise RuntimeError("on purpose")
+
+    details(shown)
+    at = app.start()
+    monkeypatch.setattr(kit.Page, "show", broken)
+    at.text_area(key="text").set_value("my own words").run()
+    assert "it is a fault of this program, not of your text" in app.trouble(at)
+    assert len(at.exception) == traceback, "the tests see it, a visitor does not"
+    assert at.text_area(key="text").value == "my own words"
+    (record,) = [record for record in caplog.records if record.name == "tinput"]
+    assert record.exc_info is not None
+    assert str(record.exc_info[1]) == "on purpose"
+
+
+def test_the_app_as_it_is_started_shows_no_traceback_and_the_tests_do():
+    said = tomllib.loads((app.ROOT / ".streamlit/config.toml").read_text(encoding="utf-8"))
+    assert said["client"]["showErrorDetails"] == "none"
+    assert config.get_option("client.showErrorDetails") == "full"
 
 
 def test_a_path_may_not_be_typed_where_others_can_reach_the_server(monkeypatch):

@@ -1,5 +1,6 @@
 """The frame around every page: page settings, the sidebar with text and model, and the pages."""
 
+import logging
 from pathlib import Path
 from urllib.parse import quote_plus, urlencode
 
@@ -114,6 +115,14 @@ try:
     chosen.run()
 except TinputError as error:  # what a page asks for besides may fail too: a network that is gone, a file that changed
     kit.trouble(str(error))
+except Exception as error:  # a fault of ours: the server's log has the traceback, a visitor has no use for it
+    logging.getLogger("tinput").exception("The page %s failed.", name)
+    kit.trouble(
+        "Something in tinput itself failed here: it is a fault of this program, not of your text.",
+        "Text and model stay as they are. Try another setting, text or model; the server's log says what failed.",
+    )
+    if st.get_option("client.showErrorDetails") != "none":  # the tests have it on: a fault shall not pass unseen
+        st.exception(error)
 finally:  # a page may end early, and what it has shown by then can be taken along
     shown.link = link()
     with along:
