@@ -78,8 +78,6 @@ def lines(
         fig, "x", axis, large=large, room=700, note=notes, **({"range": _ends(first)} if labels is not None else {})
     )
     draw_axis(fig, "y", Axis(y_title, np.zeros(0), kind="log" if log_y else "linear"), large=large, room=height - 130)
-    if first.dtype.kind in "iu" and len(first) and int(first.max()) - int(first.min()) <= 12 and labels is None:
-        fig.set(xaxis={"dtick": 1})  # no half a head
     if log_x and labels is None:
         fig.set(xaxis=log_ticks(*places.values(), [place for place, _ in marks]))
     if ticks is not None:

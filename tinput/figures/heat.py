@@ -471,7 +471,7 @@ def _under(axis: Axis, room: float, font: int) -> float:
 
 def _small_ticks(axis: Axis, room: float, font: int, shown: bool, letter: str) -> dict[str, Any]:
     if axis.labels is None:
-        return {"showticklabels": shown, "tickfont": {"size": font, "color": INK}, "nticks": 5}
+        return {"showticklabels": shown, "tickfont": {"size": font, "color": INK}, "nticks": 5, **axis.steps(5)}
     step = text.every(len(axis.labels), room / (font * 1.4))
     fits = step == 1
     texts = [text.literal(label, 8 if fits else 6) for label in axis.labels]

@@ -227,6 +227,7 @@ def _numbered(top: _Side, key: str, domain, first_of: dict[int, str], title: str
         "anchor": f"y{key}",
         "range": [float(top.edges[0]), float(top.edges[-1])],
         "nticks": 4,
+        **top.axis.steps(4),
         "tickfont": {"size": font, "color": INK},
         "showticklabels": shown,
         "title": {"text": text.literal(title) if shown else "", "font": {"size": font, "color": INK}, "standoff": 4},

@@ -53,9 +53,7 @@ def states(
         note=notes,
         showlegend=True,
     )
-    few = {"dtick": 1} if len(rows) <= 12 else {}
-    if len(whole) == 1:
-        few = {"showticklabels": False}
+    few = {"showticklabels": False} if len(whole) == 1 else {}
     draw_axis(
         fig, "y", Axis(row_title, rows), large=large, room=height - 130, showgrid=False,
         range=[rows[-1] + step / 2, -step / 2], **few,

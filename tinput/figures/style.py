@@ -74,6 +74,14 @@ class Axis:
     positions: Sequence[int] | None = None
     kind: str = "linear"
 
+    def steps(self, most: int = 12) -> dict[str, Any]:
+        """Plotly's setting for ticks at whole numbers, where all places are: there is no half a head. Empty where
+        the axis is longer than `most`: its ticks are farther apart than 1 by themselves.
+        """
+        at = np.asarray(self.at, np.float64)
+        whole = self.labels is None and self.kind == "linear" and at.size and np.array_equal(at, np.round(at))
+        return {"dtick": 1} if whole and at.max() - at.min() <= most else {}
+
     def hover(self) -> list[str]:
         """Each label in full; a token's with its position."""
         assert self.labels is not None
@@ -170,6 +178,7 @@ def draw_axis(fig: Sketch, letter: str, axis: Axis, *, large: bool, room: float,
         **more,
     }
     if axis.labels is None:
+        style = {**axis.steps(), **style}
         if letter == "x":
             style.setdefault("nticks", 12)
         fig.set(**{f"{letter}axis": style})
