@@ -13,6 +13,12 @@ LAYOUTS = {
     "Whisper's": "whisper",
     "MusicGen's": "musicgen",
 }
+LAID_OUT = {
+    "interleaved": "Layout: interleaved, a pair's sine and cosine side by side.",
+    "halves": "Layout: halves, all sines first, then all cosines.",
+    "whisper": "Layout: Whisper's, sines first, then cosines; the last pair is the base times slower than the first.",
+    "musicgen": "Layout: MusicGen's, cosines first, then sines; the last pair is the base times slower than the first.",
+}
 BASES = {"10,000": 10_000.0, "100": 100.0, "1,000,000": 1_000_000.0}
 WIDTHS = {"model's": 0, "16": 16, "256": 256}
 
@@ -25,6 +31,7 @@ with middle:
 with right:
     width = WIDTHS[kit.choose("Width", list(WIDTHS), key="width")]
 found = given.vectors(page, sinusoidal, layout, base, width)
+plan = found.layout
 seq, wide = found.added.shape
 source = "recorded from the model" if found.own else "what-if: from the formula"
 
@@ -32,14 +39,13 @@ if found.own:
     values = "trace.effect.vectors"
     lines = "from tinput import figures, measure\nfrom tinput.positions import sinusoidal\n\n"
 else:
-    settings = f"base={base:g}, layout={layout or 'interleaved'!r}"
+    settings = f"base={base:g}, layout={plan!r}"
     values = "vectors"
     lines = (
         "import torch\nfrom tinput import figures, measure\nfrom tinput.positions import sinusoidal\n\n"
         f"vectors = sinusoidal.table(torch.arange(len(trace.ids)), {wide}, {settings})\n"
     )
-frequencies = f"sinusoidal.frequencies({wide}, {base:g}, {layout or 'interleaved'!r})"
-plan = layout or "interleaved"
+frequencies = f"sinusoidal.frequencies({wide}, {base:g}, {plan!r})"
 turns = measure.wavelengths(found.frequencies)
 fastest, slowest = float(turns[0]), float(turns[-1])
 
@@ -52,6 +58,7 @@ if part == "Vectors":
         page.show(figure, "sinusoids", code=code)
         panel.say(
             *sinusoidal.notice(page.trace.effect if found.own else sinusoidal.Add(found.added), page.positions),
+            LAID_OUT[plan],
             "Read a column downwards: a wave. Read a row: the one vector that says this position.",
             formula=sinusoidal.formula(base, plan),
             note=sinusoidal.PAPER,

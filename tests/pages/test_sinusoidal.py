@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import tinput
-from tests import app
+from tests import app, tiny
 from tests.pages.code_shown import assert_draws_the_same
 from tinput.twins import NAMES
 
@@ -60,6 +60,30 @@ def test_the_formula_is_that_of_the_layout_and_base(part, layout, base, shown):
     (said,) = app.show("sinusoidal", waves=part, layout=layout, base=base).latex
     assert shown in said.value
     assert base == "10,000" or "10000^" not in said.value
+
+
+@pytest.mark.parametrize(
+    ("kind", "layout", "shown"),
+    [
+        ("distilbert-sinusoidal", "interleaved", r"\mathrm{PE}_{p,\,2i} = \sin"),
+        ("marian", "halves", r"\mathrm{PE}_{p,\,d/2+i} = \cos(p\,\omega_i)"),
+    ],
+)
+def test_the_model_s_layout_is_the_one_that_it_has(kind, layout, shown, tmp_path, monkeypatch):
+    monkeypatch.setenv("TINPUT_MODELS", str(tmp_path))
+    tiny.make(kind, tmp_path / kind, vocab_size=1024)
+    tinput.open_model(NAMES[0]).tokenizer.save_pretrained(tmp_path / kind)
+    trace = tinput.open_model(str(tmp_path / kind)).trace(app.TEXT)
+    assert isinstance(trace.effect, tinput.Add)
+    at = app.show("sinusoidal", model=str(tmp_path / kind))
+    assert shown in at.latex[0].value
+    assert f"Layout: {layout}" in app.words(at)
+    values = app.heat(app.figures(at)[0])
+    np.testing.assert_array_equal(values, trace.effect.vectors.numpy())
+    # Another base, in the layout that the model has: the first pair turns by one radian a token whatever the base.
+    moved = app.heat(app.figures(app.show("sinusoidal", model=str(tmp_path / kind), base="100"))[0])
+    own = np.abs(moved - values).max(0) < 1e-4
+    assert np.flatnonzero(own)[:2].tolist() == ([0, 1] if layout == "interleaved" else [0, values.shape[1] // 2])
 
 
 def test_wavelengths_run_from_two_pi_to_the_last_pair():

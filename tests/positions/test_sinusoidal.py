@@ -77,6 +77,14 @@ def test_each_layout_is_the_library_s(kind, layout, widths):
         assert float((ours - theirs).abs().max()) <= 1e-6 + 200 * 2**-23
 
 
+@pytest.mark.parametrize("kind", ["xlm", "marian", "whisper", "musicgen"])
+@pytest.mark.parametrize("offset", [0, 2])
+def test_the_layout_of_recorded_vectors_is_found(kind, offset):
+    layout = {"xlm": "interleaved", "marian": "halves"}.get(kind, kind)
+    recorded = library_table(kind, 40, 64)[offset:]
+    assert sinusoidal.layout_of(recorded, {"pad_token_id": 1}, torch.arange(40 - offset)) == layout
+
+
 def test_the_offset_and_the_zero_row_of_the_pad():
     from transformers.models.m2m_100.modeling_m2m_100 import M2M100SinusoidalPositionalEmbedding
 

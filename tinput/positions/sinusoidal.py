@@ -33,6 +33,7 @@ __all__ = [
     "exponent",
     "formula",
     "frequencies",
+    "layout_of",
     "notice",
     "predict",
     "recognise",
@@ -87,6 +88,19 @@ def formula(base: float = 10000.0, layout: str = "interleaved") -> str:
         rf"\mathrm{{PE}}_{{p,\,i}} = {first}(p\,\omega_i), \quad"
         rf" \mathrm{{PE}}_{{p,\,d/2+i}} = {second}(p\,\omega_i), \quad \omega_i = 1 / {under}"
     )
+
+
+def layout_of(vectors: Tensor, config: Mapping[str, Any], positions: Tensor) -> str:
+    """The layout whose vectors come nearest to recorded ones; the first 32 positions tell.
+
+    vectors: (seq, width); positions: (seq,) int64, as the model counts them before any offset
+    """
+    seen = vectors[:32].to(torch.float64)
+    off = {
+        name: float((table(positions[:32], seen.shape[1], **choice) - seen).abs().max())
+        for name, choice in _choices(config).items()
+    }
+    return str(_choices(config)[min(off, key=off.__getitem__)]["layout"])
 
 
 def wavelengths(width: int, base: float = 10000.0, layout: str = "interleaved") -> Tensor:

@@ -72,12 +72,16 @@ def _recorded(page: Page, scheme: Any) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Vectors:
-    """What is added at each position, (seq, width), the frequencies behind it (pair,), and the token's own part."""
+    """What is added at each position, (seq, width), the frequencies behind it (pair,), and the token's own part.
+
+    layout: of the vectors, never ""
+    """
 
     own: bool
     added: Tensor
     frequencies: Tensor
     token: Tensor | None
+    layout: str
 
     @property
     def sum(self) -> Tensor | None:
@@ -87,20 +91,22 @@ class Vectors:
 def vectors(page: Page, scheme: Any, layout: str, base: float, width: int) -> Vectors:
     """Computed vectors for the text's positions.
 
-    layout "" and width 0: the model's; base: of the frequencies. Where all three are the model's own (a base of
-    10,000), what was recorded.
+    layout "" and width 0: the model's, the paper's layout where it has none; base: of the frequencies. Where all three
+    are the model's own (a base of 10,000), what was recorded.
     """
     recorded = _recorded(page, scheme)
     own = isinstance(recorded, Add) and not layout and not width and base == 10_000
     wide = width or (recorded.vectors.shape[-1] if isinstance(recorded, Add) else _width(page))
     plan = layout or "interleaved"
+    if isinstance(recorded, Add) and not layout:
+        plan = scheme.layout_of(recorded.vectors, page.model.config, page.positions)
     frequencies = scheme.frequencies(wide, base, plan)
     if own:
         assert isinstance(recorded, Add)
         added = recorded.vectors.float()
     else:
         added = scheme.table(page.positions, wide, base=base, layout=plan)
-    return Vectors(own, added, frequencies, _token_part(page, added))
+    return Vectors(own, added, frequencies, _token_part(page, added), plan)
 
 
 def _token_part(page: Page, added: Tensor) -> Tensor | None:
