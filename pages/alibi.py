@@ -79,7 +79,7 @@ elif part == "Slopes":
             if power
             else f"{count} is no power of two: the slopes of the next smaller power come first, then some between. "
             "They are not sorted, and sorting them would change the model.",
-            formula=r"m_h = 2^{-8h/H}",
+            formula=r"m_h = 2^{-8(h+1)/H}, \quad h = 0, \dots, H - 1",
             note=alibi.PAPER,
         )
 

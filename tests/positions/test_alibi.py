@@ -22,6 +22,11 @@ def test_slopes_of_head_counts_that_are_no_power_of_two_are_not_sorted():
         alibi.slopes(0)
 
 
+def test_the_formula_counts_heads_from_0_as_the_pictures_do():
+    assert r"m_h = 2^{-8(h+1)/H}, \quad h = 0, \dots, H - 1" in alibi.FORMULA
+    assert alibi.slopes(8).tolist() == [2 ** (-8 * (h + 1) / 8) for h in range(8)]
+
+
 @pytest.mark.parametrize("heads", [1, 2, 3, 5, 6, 7, 8, 12, 14, 16, 20, 25, 32, 40, 71, 112])
 def test_slopes_are_those_of_bloom_and_mpt(heads):
     from transformers.models.bloom.modeling_bloom import build_alibi_tensor

@@ -4,7 +4,8 @@ Press, Smith and Lewis 2022, "Train Short, Test Long" (https://arxiv.org/abs/210
 
     softmax(q_i K^T + m . [-(i - 1), ..., -2, -1, 0])
 
-with one slope m a head, from a geometric sequence. Three ways of writing the same bias are in use:
+with one slope m a head, from a geometric sequence. Heads are counted from 0 here, from 1 in the paper. Three ways of
+writing the same bias are in use:
 
     distance      m (k - q), the paper; symmetric: -m |q - k|, for attention in both directions
     by_key        m k: BLOOM, Falcon
@@ -33,7 +34,9 @@ NAME = "alibi"
 LABEL = "ALiBi"
 COLOUR = "#009E73"
 INJECTION = "bias on the scores"
-FORMULA = r"s_{h,q,k} = \frac{q_q \cdot k_k}{\sqrt{d}} - m_h\,(q - k), \quad m_h = 2^{-8h/H}"
+FORMULA = (
+    r"s_{h,q,k} = \frac{q_q \cdot k_k}{\sqrt{d}} - m_h\,(q - k), \quad m_h = 2^{-8(h+1)/H}, \quad h = 0, \dots, H - 1"
+)
 PAPER = "Press et al. 2022, section 3"
 
 CONVENTIONS = ("distance", "by_key", "by_last_key")

@@ -56,7 +56,7 @@ COLOUR = "#CC79A7"
 INJECTION = "rotation of q and k"
 FORMULA = (
     r"x'_a = x_a \cos p\theta_i - x_b \sin p\theta_i, \quad x'_b = x_b \cos p\theta_i + x_a \sin p\theta_i, \quad"
-    r" \theta_i = \theta^{-2i/d}"
+    r" \theta_i = \theta^{-2i/d}, \quad i = 0, \dots, \tfrac{d}{2} - 1"
 )
 PAPER = "Su et al. 2021, equations 14 to 16"
 
