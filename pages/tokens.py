@@ -39,11 +39,19 @@ if view == "Table":
         )
 else:
     with kit.panel("What each stage did") as panel:
-        for stage in tokenizing.stages(page.model.tokenizer, page.text):
+        stages = tokenizing.stages(page.model.tokenizer, page.text)
+        for stage in stages:
             kit.html(literal.stage(stage.name, stage.what, stage.pieces))
         page.tools(
             "stages",
             code="for stage in tinput.tokens.stages(model.tokenizer, text):\n    print(stage.name, stage.pieces)",
+            csv=lambda: page.csv(
+                {
+                    "stage": [stage.name for stage in stages for _ in stage.pieces],
+                    "index": [i for stage in stages for i in range(len(stage.pieces))],
+                    "piece": [piece for stage in stages for piece in stage.pieces],
+                }
+            ),
         )
         panel.say(
             "The normaliser cleans the text, the pre-tokenizer cuts it into words, the model cuts words into pieces of "

@@ -1,5 +1,6 @@
 """The Tokens page: every token with its id, bytes and place, and the text printed once."""
 
+import csv
 import re
 from html import unescape
 
@@ -26,7 +27,7 @@ def test_the_table_is_the_tokens(text):
 
 @pytest.mark.parametrize("text", ["the cat  sat\non the mat", "我喜欢猫 🐱 a ⭢", "<b>x</b> & $y$"])
 def test_the_marked_text_is_the_text_once(text):
-    marked = re.search(r'<div class="marked">(.*?)</div>', app.html(app.show("tokens", text)), re.DOTALL)
+    marked = re.search(r'<div class="marked"[^>]*>(.*?)</div>', app.html(app.show("tokens", text)), re.DOTALL)
     assert marked is not None
     assert unescape(re.sub(r"<[^>]*>", "", marked[1])) == text
 
@@ -46,6 +47,16 @@ def test_what_each_stage_of_the_tokenizer_did():
     at = app.show("tokens", token_view="Stages of the tokenizer")
     for stage in tokenizing.stages(tinput.open_model(NAMES[0]).tokenizer, app.TEXT):
         assert f"{stage.name} {stage.what}" in app.words(at)
+
+
+def test_the_stages_are_a_table_to_take_along(monkeypatch):
+    made = []
+    monkeypatch.setattr(kit.Page, "tools", lambda *_, csv, **__: made.append(csv()))
+    app.show("tokens", token_view="Stages of the tokenizer")
+    header, *rows = csv.reader(line for line in made[-1].splitlines() if not line.startswith("#"))
+    assert header == ["stage", "index", "piece"]
+    found = tokenizing.stages(tinput.open_model(NAMES[0]).tokenizer, app.TEXT)
+    assert [tuple(row) for row in rows] == [(s.name, str(i), piece) for s in found for i, piece in enumerate(s.pieces)]
 
 
 def test_the_python_runs_as_shown():

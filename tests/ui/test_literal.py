@@ -48,7 +48,7 @@ def test_control_characters_have_pictures():
 def test_hover_text_cannot_leave_its_attribute():
     markup = literal.chip("x", title='" onmouseover="alert(1)')
     assert Seen(markup).tags == ["span"]
-    assert re.findall(r'(\w+)="', markup) == ["class", "title"]
+    assert re.findall(r'(\w+)="', markup) == ["class", "dir", "title"]
 
 
 def test_a_long_strip_is_counted_not_drawn():

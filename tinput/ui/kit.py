@@ -229,8 +229,15 @@ class Page:
 
         frame = pandas.DataFrame({title: list(values) for title, values in columns.items()})
         st.dataframe(frame, hide_index=True, key=f"table-{name}", row_height=42 if large() else None)
+        self.tools(name, code, lambda: self.csv(columns), frame=frame)
+
+    def csv(self, columns: Mapping[str, Sequence[Any]]) -> str:
+        """A table as a CSV file, its first lines saying where the numbers are from. columns: title -> a value a row"""
+        import pandas
+
         lines = [f"# {key}: {value}" for key, value in self.source.items()]
-        self.tools(name, code, lambda: "\n".join(lines) + "\n" + frame.to_csv(index=False), frame=frame)
+        frame = pandas.DataFrame({title: list(values) for title, values in columns.items()})
+        return "\n".join(lines) + "\n" + frame.to_csv(index=False)
 
     def tools(
         self, name: str, code: str = "", csv: Callable[[], str] | None = None, *, frame: DataFrame | None = None

@@ -29,10 +29,10 @@ def inline(text: str) -> str:
 
 
 def chip(label: str, title: str = "", kind: str = "") -> str:
-    """HTML for one token. `title` is shown on hover; kind: "" | "special" | "chosen"."""
+    """HTML for one token, read in its script's direction. title: on hover; kind: "" | "special" | "chosen"."""
     classes = f"tok {kind}".strip()
     hover = f' title="{inline(title)}"' if title else ""
-    return f'<span class="{classes}"{hover}>{inline(label)}</span>'
+    return f'<span class="{classes}" dir="auto"{hover}>{inline(label)}</span>'
 
 
 def strip(
@@ -43,7 +43,10 @@ def strip(
     chosen: int | None = None,
     limit: int = STRIP_LIMIT,
 ) -> str:
-    """HTML for a row of tokens, two lines high, scrollable; tokens past `limit` are counted, not shown."""
+    """HTML for a row of tokens, two lines high, scrollable; tokens past `limit` are counted, not shown.
+
+    First to last from left to right, whatever their script: as on the axes of the figures.
+    """
     kinds = ["special" if special and special[i] else "" for i in range(len(labels))]
     if chosen is not None and 0 <= chosen < len(kinds):
         kinds[chosen] = "chosen"
@@ -64,13 +67,15 @@ def paragraphs(sentences: Iterable[str], css: str = "notice") -> str:
     return f'<div class="{css}">{"".join(f"<p>{inline(sentence)}</p>" for sentence in sentences)}</div>'
 
 
+_TURNS = set("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 MARKED_LIMIT = 1_000  # groups of tokens in the marked text, and pieces of a stage
 
 
 def marked(tokens: Tokens) -> str:
     """HTML for the text with its tokens marked, each character once; tokens that share a character are one mark.
 
-    What belongs to no token (a blank that the tokenizer dropped) stands between the marks as it is.
+    What belongs to no token (a blank that the tokenizer dropped) stands between the marks as it is. Each line runs in
+    the direction of its script, and the marks do not break it: the text looks as it does where it was typed.
     """
     shades = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9")
     parts, at = [], 0
@@ -87,12 +92,16 @@ def marked(tokens: Tokens) -> str:
         parts.append(f'<span style="{style}" title="{title}">{_flowing(group.text)}</span>')
     if len(tokens.groups) > MARKED_LIMIT:
         parts.append(f'<span class="more"> and {len(tokens.groups) - MARKED_LIMIT:,} more</span>')
-    return f'<div class="marked">{"".join(parts)}</div>'
+    return f'<div class="marked" dir="auto">{"".join(parts)}</div>'
 
 
 def _flowing(text: str) -> str:
-    """HTML where line ends and tabs do their work; every other control character shows as its picture."""
-    return escape("".join(char if char in "\n\t" else visible(char) for char in text))
+    """HTML where line ends and tabs do their work; every other control character shows as its picture.
+
+    What turns the direction of a text (U+202E and its kin) does so within its own mark, not in all that follows.
+    """
+    shown = escape("".join(char if char in "\n\t" else visible(char) for char in text))
+    return f"<bdi>{shown}</bdi>" if _TURNS & set(text) else shown
 
 
 def stage(name: str, what: str, pieces: Sequence[str]) -> str:

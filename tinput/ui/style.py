@@ -20,7 +20,17 @@ _CSS = """
 .brand { font-size: 1.35rem; font-weight: 700; letter-spacing: -.02em; margin: 0; }
 .brand small { display: block; font-size: .82rem; font-weight: 400; letter-spacing: 0; opacity: .75;
   line-height: 1.35; }
-.strip { display: flex; flex-wrap: wrap; gap: .25rem; max-height: 4.15rem; overflow-y: auto; margin-bottom: .55rem; }
+/* Two rows of tokens, never a part of a third: .95rem is a token's type, 1.45 its line, .24rem its padding. */
+.strip { display: flex; flex-wrap: wrap; gap: .25rem; max-height: calc(2 * (.95rem * 1.45 + .24rem) + .25rem);
+  overflow-y: auto; margin-bottom: .55rem; scroll-snap-type: y mandatory; scrollbar-width: thin; }
+.strip > * { scroll-snap-align: start; }
+/* While there is more below, the end of the last row fades; a strip that does not scroll has no such timeline. */
+@supports (animation-timeline: scroll(self)) {
+  .strip { animation: more-below linear both; animation-timeline: scroll(self); }
+}
+@keyframes more-below { from, 98% { mask-image: linear-gradient(#000, #000), linear-gradient(to right, #000 60%, #0000);
+  mask-size: 100% 52%, 100% 48%; mask-position: top, bottom; mask-repeat: no-repeat; } to { mask-image: none; } }
+.strip.tall, .strip.aligned { animation: none; scroll-snap-type: none; }
 .strip.tall { max-height: none; }
 .strip.tall .tok { max-width: 100%; white-space: pre-wrap; overflow-wrap: anywhere; }
 .tok { font-family: "Source Code Pro", monospace; font-size: .95rem; line-height: 1.45; padding: .12rem .42rem;
@@ -66,8 +76,9 @@ _CSS = """
 .empty { border: 1px dashed color-mix(in srgb, currentColor 35%, transparent); border-radius: .5rem;
   padding: 2.5rem 1.5rem; text-align: center; font-size: 1.15rem; }
 .empty p { margin: 0; }
-.marked { font-size: 1.15rem; line-height: 2.1; white-space: pre-wrap; overflow-wrap: anywhere; }
-.marked span { border-radius: .25rem; padding: .15rem .05rem; unicode-bidi: isolate; }
+.marked { font-size: 1.15rem; line-height: 2.1; white-space: pre-wrap; overflow-wrap: anywhere;
+  unicode-bidi: plaintext; text-align: start; }
+.marked span { border-radius: .25rem; padding: .15rem .05rem; }
 /* A formula is as large as its column lets it be, and what is wider still can be scrolled, and seen to. */
 .stMarkdown:has(.katex-display) { container-type: inline-size; width: 100%; }
 .katex-display > .katex { font-size: min(1.21em, 7.1cqi); }
