@@ -12,6 +12,15 @@ LINES = "import torch\nfrom tinput import figures, measure\nfrom tinput.position
 if not found.own and table is not None:
     kit.note(f"The numbers are learned, so no formula gives them: these are what {found.source} learned.")
 
+if found.own:
+    TABLE = f"table = model.table_rows(trace.effects[-1].table, torch.arange({found.num_buckets}))\n"
+else:
+    TABLE = (
+        f"learned = tinput.open_model({found.source!r})\n"
+        "name = learned.trace('a').effects[-1].table\n"
+        f"table = learned.table_rows(name, torch.arange({found.num_buckets}))\n"
+    )
+
 part = kit.choose("Look at", ["Bias by distance", "Buckets", "Bias of this text", "Attention weights"], key="bucket")
 REACH = {"near": 32, "up to the last bucket": found.max_distance, "beyond": 2 * found.max_distance}
 
@@ -49,12 +58,10 @@ elif part == "Bias by distance" and table is not None:
             large=large,
         )
         code = (
-            f"{LINES}{made}"
-            "table = model.table_rows(trace.effects[-1].table, torch.arange("
-            f"{found.num_buckets}))  # (buckets, heads)\n"
+            f"{LINES}{made}{TABLE}"
             "figures.lines({f'head {i}': table[index, i] for i in range(table.shape[1])}, distance)"
         )
-        page.show(figure, "bias-by-distance", code=code if found.own else "")
+        page.show(figure, "bias-by-distance", code=code)
         spread = values.max(1).values - values.min(1).values
         head = int(spread.argmax())
         best = int(steps[int(values[head].argmax())])
@@ -100,6 +107,15 @@ elif table is not None:
     heads = given.heads(page, relative_bias, what_if)
     count = heads.field.shape[0]
     names = [f"head {i}" for i in range(count)]
+    made, name = (
+        ("", "trace.attention.bias")
+        if heads.own
+        else (
+            f"{TABLE}seq = len(trace.ids)\nadded = relative_bias.field(table, seq, seq, "
+            f"bidirectional={found.bidirectional}, max_distance={found.max_distance})\n",
+            "added",
+        )
+    )
     if part == "Bias of this text":
         with kit.panel("What each head adds to the scores of this text") as panel:
             first = kit.number("First head shown", key="from", high=max(0, count - 1)) if count > 8 else 0
@@ -114,12 +130,14 @@ elif table is not None:
                 note="recorded from the model" if heads.own else f"what-if: from {found.source}",
                 large=large,
             )
+            hide = masked is not None
             code = (
-                f"{LINES}bias = trace.attention.bias.window(cells=64)\n"
-                "masked = trace.attention.mask.window(cells=64).values[0] < 0\n"
-                "figures.panels(bias, [f'head {i}' for i in range(len(bias.values))], masked=masked)"
+                f"{LINES}{made}bias = {name}.window(cells=64)\n"
+                + ("masked = bias.columns[None, :] > bias.rows[:, None]  # later keys\n" if hide else "")
+                + "figures.panels(bias, [f'head {i}' for i in range(len(bias.values))]"
+                + (", masked=masked)" if hide else ")")
             )
-            page.show(figure, "bias", code=code if heads.own else "")
+            page.show(figure, "bias", code=code)
             panel.say(
                 *relative_bias.notice(heads.last(), page.positions),
                 "Every diagonal has one colour: only the distance counts.",
@@ -129,8 +147,7 @@ elif table is not None:
     else:
         with kit.panel("Attention with and without the bias") as panel:
             head = kit.number("Head", key="head", high=count - 1)
-            bias = "attention.bias" if heads.own else ""
-            if compared := injected.show_weights(page, head, heads, LINES, bias):
+            if compared := injected.show_weights(page, head, heads, LINES + made, name):
                 panel.say(
                     compared,
                     "The rest of the difference between the two pictures is the model's own q and k.",

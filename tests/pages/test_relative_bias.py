@@ -106,6 +106,8 @@ def test_any_text(part, text):
     assert len(app.figures(at)) == 1
 
 
+@pytest.mark.parametrize("name", [OWN, "tinput/rope", "tinput/alibi"])
 @pytest.mark.parametrize("part", PARTS)
-def test_the_python_runs_as_shown(part):
-    assert_draws_the_same(app.show("relative_bias", model=OWN, bucket=part))
+def test_the_python_runs_as_shown(part, name):
+    """Of the model's own bias, of a what-if, and of a what-if beside a bias of the model's own."""
+    assert_draws_the_same(app.show("relative_bias", model=name, bucket=part))

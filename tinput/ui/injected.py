@@ -16,7 +16,7 @@ __all__ = ["show_weights"]
 def show_weights(page: Page, head: int, heads: given.Heads, lines: str, bias: str) -> str:
     """Attention weights of a head without and with a bias, side by side; the sentence that compares them.
 
-    lines: what the code shown starts with; bias: the code of the bias, (heads, query, key), empty for no code
+    lines: what the code shown starts with; bias: the code of the bias, (heads, query, key)
     The sentence is empty where q and k were not recorded: then the page says so.
     """
     both = given.weights(page, head, heads)
@@ -39,15 +39,16 @@ def show_weights(page: Page, head: int, heads: given.Heads, lines: str, bias: st
         note="the model's own scores",
         large=kit.large(),
     )
+    own = "" if heads.own else f" + attention.bias[{head}].tensor()"  # what the model adds itself, under a what-if
     code = (
         f"{lines}attention = trace.attention\n"
-        f"scores, mask = attention.scores[{head}].tensor(), attention.mask[{head}].tensor()\n"
-        f"bias = {bias}[{head}].tensor()\n"
+        f"scores, mask = attention.scores[{head}].tensor(){own}, attention.mask[{head}].tensor()\n"
+        f"bias = {bias}[{head % heads.field.shape[0]}].tensor()\n"
         "without = measure.attention_weights(scores, mask=mask)\n"
         "with_bias = measure.attention_weights(scores, bias, mask=mask)\n"
         "figures.panels([without, with_bias], ['without the bias', 'with the bias'],\n"
         f"               masked=mask < 0, scale='sequential', quantile={quantile:g}, across=2)"
     )
-    page.show(figure, "weights", code=code if bias else "")
+    page.show(figure, "weights", code=code)
     far, near = (float(measure.mean_distance(weights)) for weights in (without, with_bias))
     return f"Head {head} looks {far:.2f} tokens away on average without the bias, {near:.2f} with it."
