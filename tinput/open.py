@@ -328,9 +328,13 @@ class Model:
             if attention is False or (attention is None and size > FREE):
                 why = f"reading q and k takes {bytes_said(size)} more; ask for them by trace(..., attention=True)"
             with skeleton.weights.holding({}, () if why else needs.attention):
-                return record(
-                    skeleton, self.anatomy, stack, ids, positions, scheme_of, needs=needs, without_attention=why
-                )
+                run = functools.partial(record, skeleton, self.anatomy, stack, ids, positions, scheme_of)
+                try:
+                    return run(needs=needs, without_attention=why)
+                except NotRecorded:  # BLT's patcher decides by numbers how the run goes on: then nothing is left out
+                    if self.remote:
+                        raise
+                    return run(without_attention=why)
 
     def attention_bytes(self, stack: str | None = None) -> int:
         """How many bytes of files the q and k of the first attention layer take, beside what a trace reads anyway."""

@@ -301,7 +301,11 @@ class Placeholders:
             try:  # an index of one element is read as a number, which meta tensors cannot be
                 on_meta = func(*map_tensors(_floats_to_meta, args), **map_tensors(_floats_to_meta, kwargs))
             except RuntimeError:
-                on_meta = func(*map_tensors(_to_meta, args), **map_tensors(_to_meta, kwargs))
+                try:
+                    on_meta = func(*map_tensors(_to_meta, args), **map_tensors(_to_meta, kwargs))
+                except NotImplementedError:  # to another device, where there is nothing to take: a dtype at most
+                    dtypes = [value for value in (*args, *kwargs.values()) if isinstance(value, torch.dtype)]
+                    on_meta = torch.empty(args[0].shape, dtype=(dtypes or [args[0].dtype])[0], device="meta")
             return map_tensors(lambda t: self.random_like(t) if mixed else self._hollow_like(t), on_meta)
 
         pretend.left_out = self._read  # type: ignore[attr-defined] - for whoever asks what a result was made of
