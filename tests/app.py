@@ -11,12 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from streamlit import config
 from streamlit.testing.v1 import AppTest
 
 ROOT = Path(__file__).resolve().parents[1]
 TEXT = "The old man saw the young man, and the young man saw the old man."
-config.set_option("client.showErrorDetails", "full")  # a fault on a page fails its test: visitors do not see it
 HOSTILE = [
     "$a$ __b__ *c* <img src=x> `d`",
     "<script>alert(1)</script> </div><h1>x</h1> &amp; &lt;",

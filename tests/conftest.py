@@ -7,6 +7,7 @@ import ipaddress
 import os
 import shutil
 import socket
+import sys
 import tempfile
 from collections.abc import Iterator
 
@@ -22,7 +23,7 @@ os.environ |= {
     "HF_HUB_DISABLE_TELEMETRY": "1",
     "DO_NOT_TRACK": "1",
     "STREAMLIT_BROWSER_GATHER_USAGE_STATS": "false",
-    "STREAMLIT_CLIENT_SHOW_ERROR_DETAILS": "full",  # of a server in a process of its own; tests/app.py does it here
+    "STREAMLIT_CLIENT_SHOW_ERROR_DETAILS": "full",  # of a server in a process of its own; _faults_show does it here
     "TOKENIZERS_PARALLELISM": "false",
     "OMP_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
@@ -46,6 +47,13 @@ def _guard(host: object) -> None:
     if not _is_here(host):
         _outside.append(str(host))
         raise OSError(f"the tests are offline, and something asked for {host!r}")
+
+
+@pytest.fixture(autouse=True)
+def _faults_show() -> None:
+    """Visitors see no traceback of a fault, the tests do: it fails them. Streamlit reads no environment in here."""
+    if config := sys.modules.get("streamlit.config"):
+        config.set_option("client.showErrorDetails", "full")
 
 
 @pytest.fixture(scope="session", autouse=True)
