@@ -182,14 +182,17 @@ def test_a_bias_that_cannot_be_had_leaves_the_rest(tmp_path):
     assert trace.agreement.ok is None
 
 
-def test_a_quantized_projection_is_never_read_as_numbers(tmp_path):
-    """DeepSeek's own checkpoints: float8 codes whose scales stand beside them."""
+@pytest.mark.parametrize("scaled", [True, False])
+def test_a_quantized_projection_is_never_read_as_numbers(tmp_path, scaled):
+    """DeepSeek's own checkpoints: float8 codes whose scales stand beside them. Without those, they are nothing."""
     made = checkpoint("llama")
+    name = "model.layers.0.self_attn.q_proj.weight"
+    codes = made.full.state_dict()[name].to(torch.float8_e4m3fn)
 
     def quantize(tensors):
-        name = "model.layers.0.self_attn.q_proj.weight"
-        tensors[name] = tensors[name].to(torch.float8_e4m3fn)
-        tensors[f"{name}_scale_inv"] = torch.ones(1, 1)
+        tensors[name] = codes
+        if scaled:
+            tensors[f"{name}_scale_inv"] = torch.full((1, 1), 0.25)
 
     folder = rewritten(made.folder, tmp_path / "fp8", quantize)
     config = json.loads((folder / "config.json").read_text())
@@ -197,8 +200,13 @@ def test_a_quantized_projection_is_never_read_as_numbers(tmp_path):
     (folder / "config.json").write_text(json.dumps(config | {"quantization_config": scheme}))
     trace = open_model(folder).trace(ids=some_ids(7))
     assert torch.equal(trace.block_input, made.run(some_ids(7)).block_input[0])
-    assert trace.attention is None
-    assert "fp8" in trace.attention_reason
+    if not scaled:
+        assert trace.attention is None
+        assert "fp8" in trace.attention_reason
+        return
+    full = type(made.full).from_pretrained(made.folder).eval()
+    full.load_state_dict(made.full.state_dict() | {name: codes.float() * 0.25})
+    assert torch.equal(trace.attention.q, made.run(some_ids(7), full=full).fused[0].query[0])
 
 
 def test_nan_in_a_checkpoint_is_said(tmp_path):
