@@ -409,3 +409,19 @@ def test_a_slow_tokenizer():
     assert tokens.special[5]
     (stage,) = stages(slow, "Ab")
     assert "Spelled is Python code" in stage.what
+
+
+@pytest.mark.parametrize(
+    "make", [makers.byte_level, makers.byte_fallback, makers.unigram, makers.wordpiece, makers.words]
+)
+def test_the_copy_that_is_asked_shares_the_vocabulary_and_tells_the_same(make):
+    from tokenizers import Tokenizer
+
+    from tinput.tokens import _copy
+
+    backend = make().backend_tokenizer
+    copied = _copy(backend)
+    assert copied.to_str() == Tokenizer.from_str(backend.to_str()).to_str()
+    copied.enable_truncation(1)
+    assert backend.truncation is None
+    assert len(backend.encode("two words").ids) > 1
