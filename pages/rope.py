@@ -62,7 +62,7 @@ elif part == "Dials":
         panel.say(
             f"Each hand starts at the right. By position {last:,} the first pair has turned {turns:,.2f} times, the "
             f"last by {float(turned.angles[-1, -1]):.3g} radians.",
-            "Read a column downwards: one pair, turning at its own steady speed.",
+            "Read a column downwards: one pair, turning at a steady speed; the line inside is the way it came.",
             "The same token at two places has the same q and k, turned by different hands.",
             formula=r"\theta_{p,i} = p\,\theta^{-2i/d}",
         )
@@ -329,12 +329,13 @@ else:
         fast, slow = (
             {name: float(wave[i] / series["default"][i]) for name, wave in series.items()} for i in (0, pairs - 1)
         )
+        spared = all(abs(fast[name] - 1) < 0.01 for name in fast if name in OTHERS)
         panel.say(
             f"Position interpolation (linear) slows every pair {factor} times, the fast ones too, which tell "
             "neighbours apart.",
             "The others spare the fast pairs: the slowest is slowed "
             + ", ".join(f"{slow[name]:.3g} times by {name}" for name in slow if name in OTHERS)
-            + f"; the fastest {fast.get('yarn', 1):.3g} times by yarn.",
+            + ("; the fastest stays as it is." if spared else "."),
             "Longrope has no line: its divisors were found by search and stand in a model's own file. Proportional is "
             "Gemma 4's: a quarter of the pairs turns, the others have no wavelength.",
             formula=r"\lambda'_i = s_i\,\lambda_i, \quad 1 \le s_i \le s",

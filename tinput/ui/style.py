@@ -123,7 +123,8 @@ button.take:hover { color: #0B5CAD; color: var(--st-primary-color, #0B5CAD); }
 
 # Presenter mode: what is shown stays, what is used goes: off-screen not `display: none`, so that keys still work.
 _PRESENTER = """
-[data-testid="stSidebar"], [data-testid="stHeader"], .stPageLink, .modebar-container { display: none !important; }
+[data-testid="stSidebar"], [data-testid="stHeader"], .stPageLink, .modebar-container, [data-testid="stExpander"],
+  [data-testid="stElementToolbar"] { display: none !important; }
 .stMainBlockContainer { padding-top: 1.6rem; }
 :is(.stButton, .stButtonGroup, .stRadio, .stCheckbox, .stSlider, .stNumberInput, .stSelectbox, .stMultiSelect,
   .stTextInput, .stTextArea, .stDownloadButton, .stPopover) { position: fixed !important; left: -300vw; }
