@@ -221,3 +221,69 @@ def test_a_lesson_is_led_by_the_arrow_keys_without_controls(browser, app_url):
     page.wait_for_selector('[data-testid="stSidebar"]', state="visible")
     assert "shown=true" in page.url
     page.close()
+
+
+LONG = " ".join([app.TEXT] * 18)
+_ROWS = """(strip) => {
+    const box = strip.getBoundingClientRect(), rows = {};
+    for (const chip of strip.querySelectorAll('.tok')) {
+        const at = chip.getBoundingClientRect();
+        if (at.bottom > box.top + 1 && at.top < box.bottom - 1)
+            rows[Math.round(at.top - box.top)] = at.top >= box.top - 1 && at.bottom <= box.bottom + 1;
+    }
+    return Object.values(rows);
+}"""
+
+
+@pytest.mark.parametrize("large", ["false", "true"])
+def test_the_strip_shows_two_whole_rows_and_that_there_are_more(page, app_url, large):
+    go(page, app_url, "tokens", text=LONG, large=large)
+    strip = page.locator(".strip[role=group]")
+    expect(strip).to_be_visible()
+    page.wait_for_function("document.querySelector('.strip[role=group]').scrollHeight > 200")
+    assert strip.evaluate(_ROWS) == [True, True]
+    assert "linear-gradient" in strip.evaluate("strip => getComputedStyle(strip).maskImage")
+    strip.evaluate("strip => strip.scrollBy(0, 41)")
+    page.wait_for_timeout(600)
+    assert strip.evaluate("strip => strip.scrollTop") > 0
+    assert strip.evaluate(_ROWS) == [True, True]
+    strip.evaluate("strip => strip.scrollTo(0, strip.scrollHeight)")
+    page.wait_for_function("getComputedStyle(document.querySelector('.strip[role=group]')).maskImage == 'none'")
+    go(page, app_url, "tokens", text="the cat", large=large)
+    page.wait_for_function("getComputedStyle(document.querySelector('.strip[role=group]')).maskImage == 'none'")
+
+
+def test_the_marked_text_runs_in_the_direction_of_its_script(page, app_url):
+    go(page, app_url, "tokens", text="مرحبا بالعالم hello world\nThe word שלום")
+    page.wait_for_selector(".marked span")
+    left = page.locator(".marked span").evaluate_all(
+        "marks => marks.map(mark => [mark.textContent.trim(), mark.getBoundingClientRect().left])"
+    )
+    arabic = [at for text, at in left if text and "\u0600" <= text < "\u0700"]
+    assert len(arabic) > 10
+    assert arabic == sorted(arabic, reverse=True), "Arabic from right to left"
+    latin = [(text, at) for text, at in left if text in ("he", "ll", "o", "wor", "ld")]
+    assert [text for text, _ in sorted(latin, key=lambda item: item[1])] == ["he", "ll", "o", "wor", "ld"]
+    (start,) = [at for text, at in left if text == "The"]
+    assert start == min(at for _, at in left), "a line of English begins at the left"
+
+
+_SEEN = """() => [...document.querySelectorAll('button, input, textarea, summary, [role=slider]')].filter(one => {
+    const at = one.getBoundingClientRect();
+    return at.width > 0 && at.right > 0 && at.left < innerWidth && getComputedStyle(one).visibility != 'hidden';
+}).map(one => one.outerHTML.slice(0, 120))"""
+
+
+@pytest.mark.parametrize(
+    ("path", "controls"),
+    [(HOME, {}), ("embeddings", {"look": "Nearest tokens"}), ("rope", {"turn": "By pair"}), ("sinusoidal", {})],
+)
+def test_a_presenter_s_page_shows_no_controls(page, app_url, path, controls):
+    page.goto(f"{app_url}/{'' if path == HOME else path}?{urlencode({'present': 'true', **controls})}")
+    drawn(page)
+    page.wait_for_function("document.querySelectorAll('.stPlotlyChart').length > 0")
+    assert page.evaluate(_SEEN) == []
+    if path == "embeddings":  # the token's name takes the place of the slider beside it
+        chosen = page.locator(".tok.chosen").bounding_box()
+        title = page.locator(".panel-title").bounding_box()
+        assert abs(chosen["x"] - title["x"]) < 30

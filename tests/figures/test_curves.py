@@ -135,3 +135,11 @@ def test_scatter_colours_by_a_magnitude_and_joins_in_order():
     assert len(dots.x) <= 2048
     assert dots.marker.color[1] - dots.marker.color[0] == 3
     assert dots.hovertext[1] == "position 3"
+
+
+def test_a_level_s_words_stand_where_the_bars_are_lower():
+    """Written over the tallest bars they could not be read."""
+    rising = figures.bars([1.0, 2.0, 9.0], levels=[(5, "context")])
+    falling = figures.bars([9.0, 2.0, 1.0], levels=[(5, "context")])
+    assert [word.x for word in rising.layout.annotations if "context" in word.text] == [0]
+    assert [word.x for word in falling.layout.annotations if "context" in word.text] == [1]

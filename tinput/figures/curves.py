@@ -205,12 +205,15 @@ def _bars(parts, labels, x_title, y_title, colours, levels, log_y, positions, no
             hovertemplate=(f"{text.literal(name)}<br>" if name else "")
             + f"{text.literal(x_title)} %{{x}}<br>{text.literal(y_title)} %{{y:.4~g}}<extra></extra>",
         )
-    _rulers(fig, (), levels, False, log_y, large)
+    _rulers(fig, (), levels, False, log_y, large, next(iter(values.values())))
     return fig.figure()
 
 
-def _rulers(fig: Sketch, marks, levels, log_x: bool, log_y: bool, large: bool) -> None:
-    """Upright and level lines with their words; Plotly takes shapes on a log axis by value, words by its logarithm."""
+def _rulers(fig: Sketch, marks, levels, log_x: bool, log_y: bool, large: bool, bars: Any = None) -> None:
+    """Upright and level lines with their words; Plotly takes shapes on a log axis by value, words by its logarithm.
+
+    bars: the heights of what is drawn as bars: words stand at the right, or at the left where only these are lower
+    """
     dashed = {"color": GREY, "width": 2, "dash": "dash"}
     font = {"size": size(large)}
     for place, words in marks:
@@ -220,7 +223,10 @@ def _rulers(fig: Sketch, marks, levels, log_x: bool, log_y: bool, large: bool) -
     for place, words in levels:
         fig.shape("line", x0=0, x1=1, xref="paper", y0=place, y1=place, line=dashed)
         at = float(np.log10(place)) if log_y else place
-        fig.write(text.literal(words), y=at, x=1, xref="paper", xanchor="right", yanchor="bottom", font=font)
+        third = 0 if bars is None else -(-len(bars) // 3)
+        left = third and np.nanmax(bars[:third]) < place <= np.nanmax(bars[-third:])
+        x, side = (0, "left") if left else (1, "right")
+        fig.write(text.literal(words), y=at, x=x, xref="paper", xanchor=side, yanchor="bottom", font=font)
 
 
 def _x(x: Any, name: str, n: int) -> NDArray[Any]:

@@ -128,9 +128,12 @@ _PRESENTER = """
 .stMainBlockContainer { padding-top: 1.6rem; }
 :is(.stButton, .stButtonGroup, .stRadio, .stCheckbox, .stSlider, .stNumberInput, .stSelectbox, .stMultiSelect,
   .stTextInput, .stTextArea, .stDownloadButton, .stPopover) { position: fixed !important; left: -300vw; }
-[data-testid="stElementContainer"]:has(> :is(.stButton, .stButtonGroup, .stRadio, .stCheckbox, .stSlider,
-  .stNumberInput, .stSelectbox, .stMultiSelect, .stTextInput, .stTextArea, .stDownloadButton, .stPopover)),
+[data-testid="stElementContainer"]:has(.stButton, .stButtonGroup, .stRadio, .stCheckbox, .stSlider, .stNumberInput,
+  .stSelectbox, .stMultiSelect, .stTextInput, .stTextArea, .stDownloadButton, .stPopover),
   [class*="st-key-tools-"] { position: fixed !important; left: -300vw; }
+/* A column of nothing but a control leaves its place to the one beside it. */
+[data-testid="stColumn"]:has(> [data-testid="stVerticalBlock"] > [data-testid="stElementContainer"]:only-child
+  :is(.stSlider, .stNumberInput, .stButtonGroup, .stSelectbox)) { position: fixed !important; left: -300vw; }
 """
 
 
