@@ -223,8 +223,10 @@ def _rulers(fig: Sketch, marks, levels, log_x: bool, log_y: bool, large: bool, b
     for place, words in levels:
         fig.shape("line", x0=0, x1=1, xref="paper", y0=place, y1=place, line=dashed)
         at = float(np.log10(place)) if log_y else place
-        third = 0 if bars is None else -(-len(bars) // 3)
-        left = third and np.nanmax(bars[:third]) < place <= np.nanmax(bars[-third:])
+        left = False
+        if bars is not None:
+            third = -(-len(bars) // 3)
+            left = np.nanmax(bars[:third]) < place <= np.nanmax(bars[-third:])
         x, side = (0, "left") if left else (1, "right")
         fig.write(text.literal(words), y=at, x=x, xref="paper", xanchor=side, yanchor="bottom", font=font)
 
