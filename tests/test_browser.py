@@ -287,3 +287,18 @@ def test_a_presenter_s_page_shows_no_controls(page, app_url, path, controls):
         chosen = page.locator(".tok.chosen").bounding_box()
         title = page.locator(".panel-title").bounding_box()
         assert abs(chosen["x"] - title["x"]) < 30
+
+
+def test_the_arrow_keys_play_a_lesson_after_a_guess_was_clicked(browser, app_url):
+    page = browser.new_page(viewport={"width": 1280, "height": 800})
+    page.goto(f"{app_url}/lessons")
+    page.get_by_text("The same vectors in another order").click(timeout=60_000)
+    page.wait_for_url("**guess=**")
+    page.wait_for_load_state("networkidle")
+    page.keyboard.press("ArrowRight")
+    page.wait_for_selector(".verdict.right")  # shown, and the guess is what it was
+    page.get_by_role("radio", name="2", exact=True).click()
+    page.wait_for_selector("text=2 of 3")
+    page.keyboard.press("ArrowRight")
+    page.wait_for_selector(".verdict")
+    page.close()

@@ -5,15 +5,18 @@ Right reveals, then goes on; Left goes back. In presenter mode the controls are 
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import streamlit as st
+from streamlit.components.v2 import component
 
 from tinput.ui import kit, literal
 from tinput.ui.lessons import LESSONS, Lesson, Step
 
 __all__ = ["chosen", "go_on", "guess", "head", "try_it", "verdict"]
 
+_keys = component("tinput.lesson", js=Path(__file__).with_name("keys.js").read_text(encoding="utf-8"))
 _AT = "lesson_at"  # where this session was at its last run: a guess belongs to one step
 
 
@@ -71,6 +74,7 @@ def go_on(lesson: Lesson, step: int, shown: bool) -> None:
             st.button("Back", on_click=_back, args=(lesson, step, shown), shortcut="Left", key="lesson-back")
         if not (shown and last and place + 1 == len(titles)):
             st.button(on, on_click=_on, args=(lesson, step, shown), shortcut="Right", type="primary", key="lesson-on")
+    _keys(key="lesson-keys", height=1)
 
 
 def try_it(step: Step) -> None:
