@@ -24,23 +24,21 @@ of a page's own goes through `kit.html` for that, never straight to `st.html`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import streamlit as st
 
-from tinput import figures
 from tinput.errors import BadModel, NoWeights, Pickled, TinputError, TooLong
 from tinput.positions import SCHEMES
-from tinput.ui import cache, configuration, literal, loading, opening, sources, takeaway, tools, words
+from tinput.ui import cache, configuration, literal, loading, opening, shows, sources, takeaway, words
 from tinput.ui.controls import choose, line, model_choice, number, slider, toggle, token
 from tinput.ui.place import Panel, columns, details, empty, html, note, panel, sentences, stop, trouble
+from tinput.ui.shows import Shows, large, presenting
 
 if TYPE_CHECKING:
-    from pandas import DataFrame
-    from plotly.graph_objects import Figure
     from torch import Tensor
 
     from tinput.agree import Agreement
@@ -54,6 +52,7 @@ __all__ = [
     "LIMIT",
     "Page",
     "Panel",
+    "Shows",
     "agreement_badge",
     "choose",
     "columns",
@@ -74,6 +73,7 @@ __all__ = [
     "slider",
     "start",
     "stop",
+    "title",
     "toggle",
     "token",
     "trouble",
@@ -89,7 +89,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
-class Page:
+class Page(Shows):
     """One text through one model: what a page shows. Made by `start`.
 
     name: the model's name or folder; text: as typed; tokens: of what is traced; cut: what was left out, in a sentence
@@ -214,76 +214,15 @@ class Page:
             lines.append(f"{prefix}labels = {prefix}tokens.labels[:{len(self.ids)}]")
         return "\n".join(lines)
 
-    def show(self, figure: Figure, name: str, *, code: str = "", csv: Callable[[], str] | None = None) -> None:
-        """Draw a figure with what can be taken along: CSV, NPZ, PNG, SVG, and the Python that makes it.
-
-        name: of the files and of the element, unique on the page, ours (never user text)
-        code: the lines after those of `Page.code` that make the figure in a notebook; the last one is the figure
-        csv: makes the file's text when asked; default: the numbers in the figure
-        """
-        _draw(figure, name, self.preamble, code, self.source, self.code, csv)
-
-    def table(self, columns: Mapping[str, Sequence[Any]], name: str, *, code: str = "") -> None:
-        """A table with the same tools as a figure. columns: title -> one value a row; text in it shows as typed."""
-        import pandas
-
-        frame = pandas.DataFrame({title: list(values) for title, values in columns.items()})
-        st.dataframe(frame, hide_index=True, key=f"table-{name}", row_height=42 if large() else None)
-        self.tools(name, code, lambda: self.csv(columns), frame=frame)
-
-    def csv(self, columns: Mapping[str, Sequence[Any]]) -> str:
-        """A table as a CSV file, its first lines saying where the numbers are from. columns: title -> a value a row"""
-        import pandas
-
-        lines = [f"# {key}: {value}" for key, value in self.source.items()]
-        frame = pandas.DataFrame({title: list(values) for title, values in columns.items()})
-        return "\n".join(lines) + "\n" + frame.to_csv(index=False)
-
-    def tools(
-        self, name: str, code: str = "", csv: Callable[[], str] | None = None, *, frame: DataFrame | None = None
-    ) -> None:
-        """What can be taken along of a part that `show` does not draw: its numbers, and the Python that makes it.
-
-        frame: what was drawn, where it is a table
-        """
-        part = (name, self.preamble, code)
-        takeaway.current().add(takeaway.Code(*part) if frame is None else takeaway.Table(*part, frame))
-        source = self.source
-        arrays = (lambda: figures.csv_to_npz(csv(), source)) if csv else None
-        tools.picture(name, code and f"{self.code}\n{code}", csv, arrays)
-
     def nearest(self, token: int, k: int = 12) -> list[tuple[str, float]]:
         """The k tokens of the vocabulary whose rows point most nearly where one token's does: (label, cosine)."""
         return cache.nearest(self.key, int(self.tokens.ids[token]), k)
 
 
-def _draw(
-    figure: Figure,
-    name: str,
-    preamble: str,
-    code: str,
-    source: Mapping[str, object],
-    shown: str = "",
-    csv: Callable[[], str] | None = None,
-) -> None:
-    """A figure and the row below it. shown: the preamble as the page shows it, where that is shorter."""
-    meta: Any = figure.to_plotly_json()["layout"].get("meta") or {}
-    description = meta.get("description") or name.replace("-", " ")
-    st.plotly_chart(
-        figure,
-        key=f"figure-{name}",
-        alt=literal.visible(description),
-        config={
-            "displaylogo": False,
-            "displayModeBar": True,
-            "modeBarButtons": [["toImage", "zoom2d", "resetScale2d"]],
-            "toImageButtonOptions": {"format": "png", "filename": f"tinput-{name}", "scale": 2},
-        },
-    )
-    takeaway.current().add(takeaway.Picture(name, preamble, code, figure))
-    numbers = csv or (lambda: figures.to_csv(figure, source))
-    arrays = (lambda: figures.csv_to_npz(csv(), source)) if csv else (lambda: figures.to_npz(figure, source))
-    tools.picture(name, code and f"{shown or preamble}\n{code}", numbers, arrays, drawn=True)
+def title(question: str) -> None:
+    """The question that a page asks, at its top. `start` does it too."""
+    takeaway.current().question = question
+    st.html(f'<h1 class="question">{literal.inline(question)}</h1>')
 
 
 def start(question: str, *, about: Any = None, head: bool = True) -> Page:
@@ -293,8 +232,7 @@ def start(question: str, *, about: Any = None, head: bool = True) -> Page:
     head: whether to show tokens and badges; a page of several models shows its own
     Ends the page with a sentence on what to do when there is no text or the model cannot take it.
     """
-    takeaway.current().question = question
-    st.html(f'<h1 class="question">{literal.inline(question)}</h1>')
+    title(question)
     place = st.empty()
     text = st.session_state.get("text", DEFAULT_TEXT)
     name = st.session_state.get("model") or sources.DEFAULT_MODEL
@@ -359,7 +297,7 @@ def _outline(model: Model) -> None:
             if figure is None:
                 sentences(item.reason or "Nothing enters from position.")
             else:
-                _draw(figure, f"outline-{index}", made, code, source)
+                shows.draw(figure, f"outline-{index}", made, code, source)
             if scheme is not None and item.effect is not None and found.positions is not None:
                 place.say(*scheme.notice(item.effect, found.positions), formula=scheme.FORMULA)
     html(f'<div class="badges">{agreement_badge(found.agreement, found.textbook_reason)}</div>')
@@ -449,16 +387,6 @@ def agreement_badge(agreement: Agreement, reason: str = "") -> str:
 
 
 # --- this session -----------------------------------------------------------------------------------------------------
-
-
-def large() -> bool:
-    """Whether type is large: the switch, or presenter mode."""
-    return bool(st.session_state.get("large", False)) or presenting()
-
-
-def presenting() -> bool:
-    """Presenter mode: large type, and no controls to be seen."""
-    return bool(st.session_state.get("present", False))
 
 
 def may_type_paths() -> bool:
