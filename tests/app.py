@@ -26,7 +26,7 @@ HOSTILE = [
 
 
 PAGES = sorted(path.stem for path in (ROOT / "pages").glob("*.py"))
-OWN_TEXT = {"lessons", "extrapolate"}  # pages that open with a text of their own, not the visitor's
+OWN_TEXT = {"lessons", "extrapolate", "architectures"}  # pages that open without the visitor's text
 TEXT_PAGES = [name for name in PAGES if name not in OWN_TEXT]
 
 

@@ -6,15 +6,19 @@ Each architecture is built on `meta` from the defaults of its configuration clas
 model, and run without weights. Nothing in a row is typed by hand: schemes, pairing, rotated part, theta, offset and the
 steps before the first block are read off that run; heads, context and the name of a scaling are what the configuration
 says. A row that cannot be had says why in `reason`, and is null elsewhere.
+
+    version, rows = atlas.load()
+    atlas.table(atlas.matching(rows, "interleaved"))        # as the Architectures page shows it
 """
 
 from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -22,6 +26,7 @@ from torch import Tensor
 from tinput.errors import TinputError
 from tinput.models.skeleton import Skeleton
 from tinput.open import scheme_of
+from tinput.positions import SCHEMES, label
 from tinput.positions.effects import Add, Rotate
 from tinput.positions.spelling import CONTEXT, HEADS, pick, text_part
 from tinput.record.anatomy import Injection, Stack, find, survey
@@ -31,12 +36,19 @@ from tinput.record.layouts import by_position
 from tinput.record.stages import Stage, stages_of
 from tinput.record.tape import Op
 
-__all__ = ["FILE", "kinds", "load", "row", "write"]
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+__all__ = ["FILE", "counts", "kinds", "load", "matching", "row", "short", "shown", "table", "write"]
 
 FILE = Path(__file__).with_name("atlas.json")
 _TASKS = ("MASKED_LM", "SEQ_TO_SEQ_CAUSAL_LM", "CAUSAL_LM")
 _IDS = torch.arange(5, 18)  # thirteen made-up ids
 _FARTHEST = 8  # the last layer that is run once more for its rotation
+_PAIRING = {"half": "half-split", "interleaved": "interleaved"}
+_NOT_HAD, _GREY = "not recorded", "#999999"
+
+Row = Mapping[str, Any]
 
 
 @functools.cache
@@ -44,6 +56,100 @@ def load() -> tuple[str, tuple[dict[str, Any], ...]]:
     """What is bundled: the version of transformers that it was recorded from, and the rows, by model type."""
     kept = json.loads(FILE.read_text(encoding="utf-8"))
     return kept["transformers"], tuple({"model_type": kind, **row} for kind, row in kept["architectures"].items())
+
+
+# --- as it is read ----------------------------------------------------------------------------------------------------
+
+
+def shown(row: Row) -> dict[str, Any]:
+    """A row of the atlas as it is read: column -> a word or a number, None where there is nothing to say."""
+    if "reason" in row:
+        return {"architecture": row["model_type"], "scheme": _NOT_HAD, "why not": row["reason"]}
+    ways = row["injections"]
+    turned = [way for way in ways if "layout" in way]
+    tables = [way for way in ways if way.get("rows")]
+    return {
+        "architecture": row["model_type"],
+        "scheme": " | ".join(map(_named, row["stacks"])),
+        "pairing": _each(turned, lambda way: _PAIRING.get(way["layout"])),
+        "turned": _each(turned, lambda way: _part(way, row["d_head"])),
+        "theta": _each(turned, lambda way: f"{way['theta']:,.10g}" if way["theta"] else None),
+        "in layers": _each(turned, lambda way: way["layers"]) if len(turned) > 1 else None,
+        "scaling": row["scaling"],
+        "table rows": _each(tables, lambda way: f"{way['rows']:,}"),
+        "first row": _each(tables, lambda way: str(way["first_row"])),
+        "embedding scale": row["scale"],
+        "norm before block 1": row["norm"],
+        "projection": row["projection"],
+        "layers": row["layers"],
+        "layers with attention": row["attention_layers"],
+        "width": row["width"],
+        "heads": row["heads"],
+        "heads of k and v": row["kv_heads"],
+        "d_head": row["d_head"],
+        "context": row["context"],
+        "class": row["class"],
+        "why not": row["note"] or None,
+    }
+
+
+def _named(stack: str) -> str:
+    """ "rope in 24 of 32 layers" -> "RoPE in 24 of 32 layers"."""
+    parts = (part.partition(" ") for part in stack.split(" + "))
+    return " + ".join(f"{label(name)}{blank}{rest}" for name, blank, rest in parts)
+
+
+def _part(way: Row, d_head: int | None) -> str | None:
+    if way["rotated"] is None:
+        return None
+    start = f" from {way['start']}" if way["start"] else ""
+    return f"{way['rotated']} of {d_head}{start}" if d_head and d_head >= way["rotated"] else str(way["rotated"])
+
+
+def _each(ways: Sequence[Row], of: Callable[[Row], str | None]) -> str | None:
+    """What is said of each way in; once where all are the same."""
+    said = [of(way) or "?" for way in ways]
+    return "; ".join(said if len(set(said)) > 1 else said[:1]) or None
+
+
+def matching(rows: Sequence[Row], find: str) -> list[Row]:
+    """The rows in which every word of `find` stands somewhere."""
+    wanted = find.casefold().split()
+    return [row for row in rows if all(word in _text(row) for word in wanted)]
+
+
+def _text(row: Row) -> str:
+    said = " ".join(f"{name} {value}" for name, value in shown(row).items() if value is not None)
+    return f"{said} {' '.join(row.get('schemes', ()))}".casefold()
+
+
+def short(name: str) -> str:
+    """A scheme's name as it fits under a bar: "Relative bias" for "Relative bias (T5)"."""
+    return name.split(" (")[0].removesuffix(" table")
+
+
+def counts(rows: Sequence[Row]) -> tuple[list[str], list[int], list[str]]:
+    """Short label, number and colour of each scheme that a row is named by, most first; what is not had comes last."""
+    number = Counter(row["schemes"][0] for row in rows if "reason" not in row)
+    ranked = [name for name, _ in number.most_common()]
+    labels, values = [short(label(name)) for name in ranked], [number[name] for name in ranked]
+    colours = [SCHEMES[name].COLOUR if name in SCHEMES else _GREY for name in ranked]
+    if missing := sum("reason" in row for row in rows):
+        labels, values, colours = [*labels, _NOT_HAD], [*values, missing], [*colours, _GREY]
+    return labels, values, colours
+
+
+def table(rows: Iterable[Row]) -> DataFrame:
+    """`shown` of each row, one column for each thing that some row says."""
+    import pandas
+
+    frame = pandas.DataFrame([shown(row) for row in rows])
+    whole = frame.select_dtypes("number").columns
+    frame[whole] = frame[whole].astype("Int64")  # a missing number would make the others 12.0
+    return frame
+
+
+# --- as it is recorded ------------------------------------------------------------------------------------------------
 
 
 def kinds() -> dict[str, str]:

@@ -1,13 +1,19 @@
 """The Architectures page: the bundled atlas, searched, counted, laid side by side."""
 
+import io
+import json
 import re
 
+import nbformat
+import numpy as np
+import pandas as pd
 import pytest
 
-from tests import app
-from tinput import atlas
+from tests import app, tiny
+from tests.pages import code_shown
+from tinput import atlas, figures
 from tinput.positions import SCHEMES
-from tinput.ui import architectures
+from tinput.ui import notebook, onefile, takeaway
 
 VERSION, ROWS = atlas.load()
 
@@ -15,7 +21,7 @@ VERSION, ROWS = atlas.load()
 def test_all_are_counted_in_the_colours_of_their_schemes():
     at = app.show("architectures")
     (figure,) = app.figures(at)
-    labels, values, colours = architectures.counts(ROWS)
+    labels, values, colours = atlas.counts(ROWS)
     assert sum(values) == len(ROWS)
     (bars,) = [trace for trace in figure["data"] if trace["type"] == "bar"]
     assert list(bars["y"]) == values
@@ -23,7 +29,7 @@ def test_all_are_counted_in_the_colours_of_their_schemes():
     by_label = dict(zip(labels, values, strict=True))
     for name, scheme in SCHEMES.items():
         count = sum("reason" not in row and row["schemes"][0] == name for row in ROWS)
-        assert by_label.get(architectures.short(scheme.LABEL), 0) == count
+        assert by_label.get(atlas.short(scheme.LABEL), 0) == count
     assert f"{len(ROWS)} of {len(ROWS)} text architectures of transformers {VERSION}" in app.words(at)
 
 
@@ -47,7 +53,7 @@ def test_a_search_is_in_the_link(find, some):
     names = list(at.main.dataframe[0].value["architecture"])
     assert some in names
     assert len(names) < len(ROWS)
-    assert names == [row["model_type"] for row in architectures.matching(ROWS, find)]
+    assert names == [row["model_type"] for row in atlas.matching(ROWS, find)]
     assert f"{len(names)} of {len(ROWS)} text architectures" in app.words(at)
 
 
@@ -79,6 +85,74 @@ def test_an_architecture_that_was_not_recorded_says_why():
     assert row["reason"] in app.words(at)
 
 
-def test_the_python():
-    for block in app.code(app.show("architectures")):
-        exec(block, {})
+SEARCHES = ["", "alibi", "500,000", "'quoted\" rope", "dbrx"]
+
+
+def shown(at):
+    return at.session_state[takeaway.KEY]
+
+
+@pytest.mark.parametrize("find", SEARCHES)
+def test_the_python_makes_exactly_what_is_shown(find):
+    at = app.show("architectures", find=find)
+    blocks = app.code(at)
+    assert len(blocks) == len(app.figures(at)) + len(at.main.dataframe)
+    for block, figure in zip(blocks, app.figures(at), strict=False):
+        code_shown.assert_the_same(code_shown.run(block), figure)
+    for block, table in zip(blocks[1:], at.main.dataframe, strict=True):
+        pd.testing.assert_frame_equal(code_shown.run(block), table.value)
+
+
+def test_the_notebook_makes_exactly_what_is_shown():
+    at = app.show("architectures", find="alibi")
+    cells = nbformat.reads(notebook.make(shown(at), "today"), as_version=4).cells
+    preamble, picture, table = [cell.source for cell in cells if cell.cell_type == "code"]
+    code_shown.assert_the_same(code_shown.run(f"{preamble}\n{picture}"), app.figures(at)[0])
+    pd.testing.assert_frame_equal(code_shown.run(f"{preamble}\n{table}"), at.main.dataframe[0].value)
+
+
+def test_exports_say_that_the_numbers_are_the_atlas_s():
+    at = app.show("architectures", "some words of mine", model="tinput/rope", find="alibi")
+    (source,) = shown(at).sources
+    assert "default sizes" in str(source["numbers from"])
+    assert source["versions"] == f"transformers {VERSION}"
+    assert source["found by"] == "alibi"
+    assert not {"model", "dtype", "tokens"} & source.keys()
+    file = onefile.html(shown(at), "today").decode()
+    assert "Find: <b>alibi</b>" in file
+    assert "some words of mine" not in file  # but in the view's link, where + stands for a blank
+    assert not shown(at).traces
+    assert "find=alibi" in shown(at).link
+    (picture,) = shown(at).pictures
+    table = figures.to_csv(picture.figure, source)
+    assert table.startswith("# numbers from: tinput's atlas")
+    with np.load(io.BytesIO(figures.to_npz(picture.figure, source)), allow_pickle=False) as npz:
+        assert json.loads(str(npz["provenance"])).items() >= source.items()
+
+
+def test_without_a_search_none_is_named():
+    at = app.show("architectures")
+    assert "Find:" not in onefile.html(shown(at), "today").decode()
+    assert "found by" not in shown(at).sources[0]
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        ("tinput/rope", "The model in use, tinput/rope, is of no type of transformers"),
+        ("no/such/folder", ""),
+        ("owner/name", ""),
+    ],
+)
+def test_any_model_in_use_leaves_the_page_whole(model, said):
+    at = app.show("architectures", "", model=model)
+    assert len(at.main.dataframe[0].value) == len(ROWS)
+    assert said in app.words(at)
+    assert ("The model in use" in app.words(at)) == bool(said)
+    assert "at the left" not in app.words(at)
+
+
+def test_a_model_in_use_that_is_in_the_table(tmp_path):
+    tiny.make("gpt2", tmp_path)
+    at = app.show("architectures", model=str(tmp_path))
+    assert "is of type gpt2." in app.words(at)

@@ -12,8 +12,13 @@ from types import ModuleType
 
 from .effects import Add, Bias, Content, Effect, Nothing, Rotate
 
-__all__ = ["SCHEMES", "Add", "Bias", "Content", "Effect", "Nothing", "Rotate"]
+__all__ = ["SCHEMES", "Add", "Bias", "Content", "Effect", "Nothing", "Rotate", "label"]
 
 # A scheme is a file here with a NAME: a new one is found by being here.
 _FILES = [import_module(f"{__name__}.{file.name}") for file in iter_modules(__path__)]
 SCHEMES: dict[str, ModuleType] = {file.NAME: file for file in _FILES if hasattr(file, "NAME")}
+
+
+def label(name: str) -> str:
+    """How a scheme is called in words; the recorder may find one that the textbook has no name for."""
+    return SCHEMES[name].LABEL if name in SCHEMES else "a scheme without a name"

@@ -63,8 +63,9 @@ def slider(
 
 def line(label: str, *, key: str, placeholder: str = "", help: str | None = None) -> str:
     """A line of text, as it was typed."""
-    typed = st.text_input(label, key=key, placeholder=placeholder, bind="query-params", help=help)
-    _note(label, typed)
+    typed = st.text_input(label, key=key, placeholder=placeholder, bind="query-params", help=help) or ""
+    if typed:
+        _note(label, typed)
     return typed
 
 
@@ -81,20 +82,25 @@ def token(page: Page, label: str = "Token", *, key: str = "token") -> int:
     return index
 
 
-def model_choice(label: str, *, key: str, default: str, help: str | None = None) -> str:
-    """A model out of the list, or typed. The answer is only a name: `open_page` says what may be opened."""
+def model_choice(label: str, *, key: str, default: str, help: str | None = None, chosen: bool = True) -> str:
+    """A model out of the list, or typed. The answer is only a name: `open_page` says what may be opened.
+
+    chosen: False leaves the list empty until somebody chooses, with the default in grey. What is chosen is then in the
+    address whatever it is, so that the default may go by another model: a link without it means the default still.
+    """
     options = sources.offered(st.session_state.get(key) or st.query_params.get(key))
-    chosen = st.selectbox(
+    picked = st.selectbox(
         label,
         options,
-        options.index(default),
+        options.index(default) if chosen else None,
+        placeholder=None if chosen else default,
         key=key,
         bind="query-params",
         accept_new_options=True,
         help=help,
     )
-    _note(label, chosen or default)
-    return chosen or default
+    _note(label, picked or default)
+    return picked or default
 
 
 def _note(label: str, value: str) -> None:

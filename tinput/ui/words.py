@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from tinput.positions import SCHEMES
+from tinput.positions import label
 from tinput.ui import literal
 
 if TYPE_CHECKING:
@@ -44,11 +44,6 @@ _OTHER = "An operation of this model's own on the way to the first block."
 def does(stage: Stage) -> str:
     """What a stage does, in a sentence."""
     return _ROLES.get(getattr(stage, "role", ""), _OTHER)
-
-
-def label(name: str) -> str:
-    """How a scheme is called on the page; the recorder may find one that the textbook has no name for."""
-    return SCHEMES[name].LABEL if name in SCHEMES else "a scheme without a name"
 
 
 def shape(values: Any) -> str:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import torch
 
-from tinput import figures, measure
+from tinput import atlas, figures, measure
 from tinput.positions import SCHEMES
 from tinput.twins import NAMES
-from tinput.ui import architectures, kit
+from tinput.ui import kit
 from tinput.ui.lessons.step import TEXT, Lesson, Step
 
 FIRST, SECOND = 2, 6  # where " man" stands
@@ -93,7 +93,7 @@ def shifted() -> int:
     with kit.panel(f"How much a score changes when every token moves on by {SHIFT} positions") as panel:
         figure = figures.bars(
             torch.tensor(list(change.values())),
-            [architectures.short(scheme.LABEL) for scheme in schemes],
+            [atlas.short(scheme.LABEL) for scheme in schemes],
             x_title="scheme",
             y_title="largest change of a score",
             colour=[scheme.COLOUR for scheme in schemes],
