@@ -22,7 +22,13 @@ part = kit.choose(
     "Look at", ["Angles", "Dials", "Wavelengths", "q and k", "Scores", "By pair", "Pairing", "Scaling"], key="turn"
 )
 OTHERS = ("dynamic", "yarn", "llama3")
-NO_QK = f"q and k could not be recorded before the rotation: {turned.reason or 'this model has no attention'}."
+
+
+def no_qk() -> None:
+    if not page.offers_attention():
+        reason = turned.reason or "this model has no attention"
+        kit.sentences(f"q and k could not be recorded before the rotation: {reason}.")
+
 
 if part == "Angles":
     with kit.panel("How far each pair is turned at each token") as panel:
@@ -105,7 +111,7 @@ elif part == "q and k":
             which = kit.choose("Vectors", ["q", "k"], key="qk")
         before, after = (turned.q_before, turned.q) if which == "q" else (turned.k_before, turned.k)
         if before is None or after is None:
-            kit.sentences(NO_QK)
+            no_qk()
         else:
             with right:
                 head = kit.number("Head", key="head", high=len(after) - 1)
@@ -143,7 +149,7 @@ elif part == "Scores":
             shift = kit.number("Shift all positions by", key="shift", default=100, high=100_000)
         scores, moved = (turned.scores(page, head, by) for by in (0, shift))
         if scores is None:
-            kit.sentences(NO_QK)
+            no_qk()
         elif moved is None:
             kit.sentences(f"{page.name} takes no positions as far as that: choose a smaller shift.")
         else:
@@ -175,7 +181,10 @@ elif part == "Scores":
             ).format(head, shift)
             code = (
                 f"{LINES}{made}read, again = (measure.by_distance(values, signed=True) for values in (scores, moved))\n"
-                "figures.lines({'as it is': read.mean, 'shifted': again.mean}, read.distance)"
+                f"figures.lines({{'as it is': read.mean, 'shifted by {shift:,}': again.mean}}, read.distance,\n"
+                "              x_title=\"key's position minus query's (tokens)\", y_title='score',\n"
+                "              bands={'as it is': (read.low, read.high)}, dashes=['solid', 'dot'], points=False,\n"
+                f"              colours=[{rope.COLOUR!r}, {kit.GREY!r}])"
             )
             page.show(figure, "scores", code=code)
             panel.say(
@@ -190,7 +199,7 @@ elif part == "By pair":
     with kit.panel("What each frequency pair adds to a score") as panel:
         pairs_of = surgery.by_pair(page, rope)
         if isinstance(pairs_of, str):
-            kit.stop(pairs_of)
+            kit.stop(*([] if page.offers_attention() else [pairs_of]))
         waves = pairs_of.wavelengths
         names = [f"{wave:,.3g}" if wave < 1000 else f"{wave:,.0f}" for wave in waves.tolist()]
         names += ["not turned"] if len(pairs_of.rest) else []

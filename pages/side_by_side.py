@@ -160,6 +160,7 @@ else:
         head = columns.heads(together)
         which = ".tensor().mean(0)" if head is None else f"[{head}].tensor()"
         weights = together.weights(head)
+        together.offer_attention()
         seen = together.picture(
             weights,
             f"tinput.align.pool_weights(traces[k].attention.weights{which}, ranges[k],\n"

@@ -15,6 +15,8 @@ VIEWS = {
 part = kit.choose("Look at", ["Attention, changed", "Where a value came from"], key="look")
 
 if part == "Attention, changed":
+    if attention is None and page.offers_attention():
+        kit.stop()
     if attention is None:
         kit.stop(
             f"There is no attention to change in {page.name}: {page.trace.attention_reason}.",

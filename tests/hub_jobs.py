@@ -199,3 +199,29 @@ def at_once(name: str, threads: int, **options: Any) -> list[dict[str, Any]]:
     opened(name)
     with ThreadPoolExecutor(threads) as pool:
         return list(pool.map(lambda _: traced(name, **options), range(threads)))
+
+
+def looked_at(page: str, press: str = "", **link: str) -> dict[str, Any]:
+    """A page of the app as a link shows it, after a press on the button whose key is given: words, buttons, pictures.
+
+    buttons: key -> label; heats: the heatmaps of the first figure; code: the Python shown
+    """
+    from tests import app
+
+    at = app.show(page, **link)
+    if press:
+        at.button(key=press).click().run()
+        assert not at.exception, at.exception[0].stack_trace
+    figures = app.figures(at)
+    buttons = {button.key: button.label for button in at.main.button}
+    heats = app.heats(figures[0]) if figures else []
+    return {"words": app.words(at), "buttons": buttons, "heats": heats, "code": app.code(at)}
+
+
+def executed(code: str) -> list[Any]:
+    """The heatmaps of the figure that a page's Python makes."""
+    import numpy as np
+
+    from tests.pages import code_shown
+
+    return [np.asarray(trace.z, float) for trace in code_shown.run(code).data if trace.type == "heatmap"]

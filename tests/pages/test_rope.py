@@ -9,7 +9,7 @@ import torch
 
 import tinput
 from tests import app, tiny
-from tests.pages.code_shown import assert_draws_the_same
+from tests.pages.code_shown import assert_draws_the_same, run
 from tinput.twins import NAMES
 
 PARTS = ["Angles", "Dials", "Wavelengths", "q and k", "Scores", "By pair", "Pairing", "Scaling"]
@@ -60,6 +60,12 @@ def test_a_shift_of_all_positions_changes_no_score(name):
     np.testing.assert_allclose(shown["as it is"], shown["shifted by 50"], atol=1e-3)
     most = float(re.search(r"by more than ([\d.e-]+),", app.words(at))[1])  # type: ignore[index]
     assert most < 1e-3
+    made = run(app.code(at)[0])
+    drawn = [[t["meta"] if "meta" in t else t["name"], t["y"]] for t in app.figures(at)[0]["data"] if "y" in t]
+    ours = [[t.meta if t.meta is not None else t.name, t.y] for t in made.data if t.y is not None]
+    assert [name for name, _ in ours] == [name for name, _ in drawn]  # the band too
+    for (_, own), (_, other) in zip(ours, drawn, strict=True):
+        np.testing.assert_allclose(np.asarray(own, float), np.asarray(other, float), atol=1e-5)
 
 
 def test_scores_by_distance_are_the_recorded_ones():

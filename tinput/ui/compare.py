@@ -96,16 +96,19 @@ class Together(kit.Page):
     def lines(self, prefix: str = "") -> str:  # noqa: ARG002 - the other models are in a list
         """Those that make `traces` and `common` out of `text`."""
         stacks = [column.stack for column in self.columns]
-        with_stack = any(stacks)
         pages = [column.page for column in self.columns]
+        asked = [None if page.asked is None else page.asked.attention for page in pages]  # True: q and k too
+        more = {"stack": ("stacks", stacks), "attention": ("asked", asked)}
+        more = {option: named for option, named in more.items() if any(named[1])}
+        options = "".join(f", {option}={name}[k]" for option, (name, _) in more.items())
         opened = [(page.name, page.key.revision) if page.key.revision else (page.name,) for page in pages]
         return "\n".join([
             f"names = {self.names!r}",
             f"models = [tinput.open_model(*each) for each in {opened!r}]",
             "tokens = [model.tokenize(text) for model in models]",
             f"lengths = {[page.seq for page in pages]!r}",
-            *([f"stacks = {stacks!r}"] if with_stack else []),
-            f"traces = [models[k].trace(ids=tokens[k].ids[: lengths[k]]{', stack=stacks[k]' if with_stack else ''}) "
+            *(f"{name} = {values!r}" for name, values in more.values()),
+            f"traces = [models[k].trace(ids=tokens[k].ids[: lengths[k]]{options}) "
             "for k in range(len(models))]",
             "common = tinput.align.align(*tokens, lengths=lengths)",
             f"ranges = [common.ranges(k){self._window} for k in range(len(models))]",
@@ -191,12 +194,17 @@ class Together(kit.Page):
             found.append(pool_weights(total / len(chosen), self.ranges(k), attention.mask[0].tensor()))
         return found
 
+    def offer_attention(self) -> None:
+        """For each column whose q and k were left out for their size: a sentence that says so, and a button."""
+        for k, column in enumerate(self.columns):
+            column.page.offers_attention(column.name, f"column {k}")
+
     def without_attention(self, weights: Sequence[Tensor | None]) -> list[str]:
-        """Why columns have no attention weights, a sentence each."""
+        """Why columns have no attention weights, a sentence each; of those that can be read, `offer_attention` says."""
         return [
             f"{column.name} is not shown: {column.page.trace.attention_reason or 'its keys are not the tokens'}."
             for column, found in zip(self.columns, weights, strict=True)
-            if found is None
+            if found is None and not column.page.left_out
         ]
 
     @cached_property

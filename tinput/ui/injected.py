@@ -21,8 +21,9 @@ def show_weights(page: Page, head: int, heads: given.Heads, lines: str, bias: st
     """
     both = given.weights(page, head, heads)
     if both is None:
-        reason = page.trace.attention_reason or "this model has no attention"
-        kit.sentences(f"q and k were not recorded: {reason}.")
+        if not page.offers_attention():
+            reason = page.trace.attention_reason or "this model has no attention"
+            kit.sentences(f"q and k were not recorded: {reason}.")
         return ""
     without, with_bias, masked = both
     quantile = given.weights_quantile(page)

@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import streamlit as st
 
 from tinput.errors import BadModel, NoWeights, Pickled, TinputError, TooLong
+from tinput.open import FREE
 from tinput.positions import SCHEMES
 from tinput.ui import cache, configuration, literal, loading, opening, shows, sources, takeaway, words
 from tinput.ui.controls import choose, line, model_choice, number, slider, toggle, token
@@ -130,6 +131,25 @@ class Page(Shows):
     def has(self, scheme: str) -> bool:
         """Whether the model uses the scheme, alone or among others."""
         return scheme in self.model.schemes
+
+    @cached_property
+    def left_out(self) -> int:
+        """How many bytes the q and k take that were left out for their size; 0 where they were not."""
+        remote = self.model.remote and self.asked is not None and self.asked.attention is None
+        if not remote or self.trace.attention is not None:
+            return 0
+        size = cache.attention_bytes(self.key, self.trace.stack)
+        return size if size > FREE else 0  # less would have been read: it has no attention to read
+
+    def offers_attention(self, name: str = "", place: str = "page") -> bool:
+        """Where q and k were left out for their size: say so, with a button that reads them. Else False.
+
+        name: what the model is called here; place: ours, tells two such buttons of one page apart
+        """
+        if self.left_out and self.asked is not None:
+            sentences(opening.left_out(name or self.name, self.left_out))
+            opening.with_attention(self.asked.typed, self.left_out, place)
+        return bool(self.left_out)
 
     def retrace(
         self, *, positions: Sequence[int] | None = None, dtype: str | None = None, stack: str | None = None
@@ -305,9 +325,8 @@ def _outline(model: Model) -> None:
 
 def _offer_attention(page: Page) -> None:
     """A button that reads q and k of a model on the Hub, where they were left out for their size."""
-    asked = page.asked
-    if page.trace.attention is None and page.model.remote and asked is not None and asked.attention is None:
-        opening.with_attention(asked.typed, cache.attention_bytes(page.key))
+    if page.left_out and page.asked is not None:
+        opening.with_attention(page.asked.typed, page.left_out, "top")
 
 
 def _without_weights(name: str, error: NoWeights) -> None:

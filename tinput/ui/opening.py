@@ -20,10 +20,11 @@ from tinput.ui import cache
 if TYPE_CHECKING:
     from tinput.open import Model
 
-__all__ = ["Asked", "again", "asked", "opened", "remember", "with_attention", "with_pickles"]
+__all__ = ["Asked", "again", "asked", "left_out", "opened", "remember", "with_attention", "with_pickles"]
 
 # What a session remembers, by the model's name as typed: a commit, a failure, and what was asked for besides.
 _PINNED, _FAILED, _PICKLES, _ATTENTION = "pinned", "failed", "pickles", "q_and_k"
+_READ_TOO = "Read q and k too"  # of the button
 
 
 @dataclass(frozen=True)
@@ -99,11 +100,19 @@ def with_pickles(typed: str, error: Pickled) -> None:
         )
 
 
-def with_attention(typed: str, size: int) -> None:
-    """A button that reads q and k of the first attention layer too. size: bytes, said first."""
-    label = f"Read q and k too: {bytes_said(size)}"
-    st.button(label, on_click=_add, args=(_ATTENTION, typed), key=f"attention-{typed}", type="tertiary",
+def with_attention(typed: str, size: int, place: str) -> None:
+    """A button that reads q and k of the first attention layer too. size: bytes, said first.
+
+    place: one page may offer it for one model at several places
+    """
+    label = f"{_READ_TOO}: {bytes_said(size)}"
+    st.button(label, on_click=_add, args=(_ATTENTION, typed), key=f"attention-{place}-{typed}", type="tertiary",
               icon=":material/download:")  # fmt: skip
+
+
+def left_out(name: str, size: int) -> str:
+    """That a model's q and k were not read, why, and what to press, in a sentence."""
+    return f"q and k of {name} were left out for their size ({bytes_said(size)}): press “{_READ_TOO}”."
 
 
 def _read(error: Pickled) -> str:

@@ -67,8 +67,9 @@ def trouble(*lines: str) -> None:
 
 
 def stop(*lines: str) -> NoReturn:
-    """`trouble`, and the page ends here."""
-    trouble(*lines)
+    """`trouble`, and the page ends here; it only ends where nothing is left to say."""
+    if lines:
+        trouble(*lines)
     st.stop()
 
 
