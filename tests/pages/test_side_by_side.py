@@ -363,6 +363,27 @@ def test_a_column_is_removed_and_those_after_it_move_up():
     assert [at.selectbox(key=key).value for key in ("other", "third")] == ["tinput/rope", "tinput/none"]
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_columns_that_nobody_chose_differ_from_the_first(name):
+    at = app.show("side_by_side", model=name, columns="4")
+    lists = [at.selectbox(key=key) for key in ("other", "third", "fourth")]
+    assert [each.value for each in lists] == [None] * 3  # nothing is chosen: the address says nothing of them
+    shown = [each.proto.placeholder for each in lists]
+    assert len({name, *shown}) == 4
+    assert rows(at)["*position scheme"] == [SCHEMES[tinput.open_model(each).scheme].LABEL for each in (name, *shown)]
+    at.button(key="remove-other").click().run()
+    assert not at.exception
+    assert [at.selectbox(key=key).value for key in ("other", "third")] == shown[1:]  # moved up as they were shown
+
+
+def test_the_first_model_can_be_chosen_again():
+    at = app.show("side_by_side", model="tinput/rope")
+    at.selectbox(key="other").set_value("tinput/rope").run()
+    assert "All facts are equal" in app.words(at)
+    at.selectbox(key="model").set_value("tinput/alibi").run()
+    assert at.selectbox(key="other").value == "tinput/rope"  # what was chosen stays, whatever the default is now
+
+
 def test_a_model_that_cannot_be_opened_says_so_in_words():
     at = app.show("side_by_side", columns="3", third="/no/such/folder")
     assert "/no/such/folder" in app.trouble(at)

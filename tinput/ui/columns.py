@@ -51,12 +51,12 @@ def choose(page: kit.Page) -> Together:
                 chosen.append(_stacked(page, 0))
                 continue
             key = OTHERS[number - 1]
-            default = NAMES[(NAMES.index(sources.SECOND_MODEL) + number - 1) % len(NAMES)]
-            name = kit.model_choice(f"{('Second', 'Third', 'Fourth')[number - 1]} model", key=key, default=default)
+            label = f"{('Second', 'Third', 'Fourth')[number - 1]} model"
+            name = kit.model_choice(label, key=key, default=_default(number, page.name), chosen=False)
             if count > 2:
                 st.button(
-                    "Remove this model", on_click=_remove, args=(number, count), key=f"remove-{key}", type="tertiary",
-                    icon=":material/close:",
+                    "Remove this model", on_click=_remove, args=(number, count, page.name), key=f"remove-{key}",
+                    type="tertiary", icon=":material/close:",
                 )  # fmt: skip
             if kit.presenting():  # the list is out of sight
                 kit.html(_title("", name))
@@ -85,12 +85,17 @@ def _bundled(page: kit.Page) -> list[kit.Page]:
     return pages
 
 
-def _remove(number: int, count: int) -> None:
-    """Take a column out: those after it move up."""
+def _default(number: int, first: str) -> str:
+    """The model of a column, 1 to 3, that nobody chose: unlike the first column's, and unlike the others' defaults."""
+    start = NAMES.index(sources.SECOND_MODEL)
+    return [name for name in (*NAMES[start:], *NAMES[:start]) if name != first][number - 1]
+
+
+def _remove(number: int, count: int, first: str) -> None:
+    """Take a column out: those after it move up. first: the first column's model"""
     for place in range(number, count - 1):
-        following = st.session_state.get(OTHERS[place])
-        if following is not None:
-            st.session_state[OTHERS[place - 1]] = following
+        following = st.session_state.get(OTHERS[place]) or _default(place + 1, first)
+        st.session_state[OTHERS[place - 1]] = following
     st.session_state["columns"] = str(count - 1)
 
 
