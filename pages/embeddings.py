@@ -50,9 +50,11 @@ elif part == "Nearest tokens":
         page.show(
             figure,
             "nearest",
-            code=f"near = tinput.measure.nearest(model.embedding_rows, trace.stages[{index}].value[{token}],\n"
+            code="from tinput.tokens import vocabulary_labels\n\n"
+            f"near = tinput.measure.nearest(model.embedding_rows, trace.stages[{index}].value[{token}], {len(near)},\n"
             f"                              count=model.vocab_size, without={page.tokens.ids[token]})\n"
-            "tinput.figures.bars(near.cosine, [str(i) for i in near.index.tolist()], y_title='cosine similarity')",
+            "names = vocabulary_labels(model.tokenizer, near.index.tolist())\n"
+            "tinput.figures.bars(near.cosine, names, x_title='token of the vocabulary', y_title='cosine similarity')",
         )
         panel.say(
             f"Of {page.model.vocab_size:,} rows, these point most nearly where that of {page.labels[token]} points. "

@@ -6,6 +6,7 @@ import torch
 
 import tinput
 from tests import app
+from tests.pages import code_shown
 from tinput import measure
 from tinput.twins import NAMES
 
@@ -29,6 +30,10 @@ def test_nearest_tokens_of_the_vocabulary():
     at = app.show("embeddings", model="tinput/rope", look="Nearest tokens", token="2")
     (shown,) = app.series(app.figures(at)[0]).values()
     np.testing.assert_allclose(shown, cosine.topk(12).values.numpy(), atol=1e-6)
+    made, (figure,) = code_shown.run(app.code(at)[0]), app.figures(at)
+    (bars,) = (trace.y for trace in made.data if len(trace.y) > 1)
+    np.testing.assert_allclose(bars, shown, atol=1e-6)  # all of them, each by its name
+    assert made.layout.xaxis.ticktext == tuple(figure["layout"]["xaxis"]["ticktext"])
 
 
 def test_norms_and_map():
