@@ -213,8 +213,9 @@ def test_continuations_are_what_the_models_write():
 
 
 def test_a_text_too_short_to_go_on_from():
-    at = app.show("extrapolate", far="Continuations", goes="your text")
-    assert "give fewer than 192, or type more" in app.words(at)
+    for text, said in (("The", "has 1 token, and"), ("The old", "has 2 tokens, and")):
+        at = app.show("extrapolate", text, far="Continuations", goes="your text")
+        assert f"{said} 192 are to be given: type more" in app.words(at)
 
 
 # --- all parts

@@ -10,7 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from tests import tiny
+from tests import makers, tiny
 from tests.surgery.tools import open_model
 from tinput import surgery
 from tinput.errors import BadIds, NotRecorded
@@ -83,6 +83,17 @@ def test_from_a_text_the_chain_begins_with_bytes():
     np.testing.assert_allclose([float(link.value) for link in links[2:6]], want, rtol=1e-6)
     assert run(opening(model, trace), links)["piece"] == b" man"
     assert "'The old man saw the young man'" in surgery.opening(model, trace)
+
+
+def test_a_token_that_the_tokenizer_puts_in_has_no_bytes_in_the_text(tmp_path):
+    tiny.make("bert", tmp_path)
+    makers.wordpiece().save_pretrained(tmp_path)
+    model = open_model(str(tmp_path))
+    trace = model.trace("the cat")
+    first, second = (surgery.input_chain(model, trace, token, 0)[0] for token in (0, 1))
+    assert (first.name, first.value) == ("bytes", repr(b""))
+    assert "no byte of the text" in first.words
+    assert (second.value, second.words) == (repr(b"the"), "These bytes of the text are one token.")
 
 
 @pytest.mark.parametrize("name", ["opt-narrow", "albert"])

@@ -33,6 +33,7 @@ def folder(tmp_path, config) -> str:
 def test_the_configuration_alone_gives_scheme_angles_and_sizes(tmp_path, page):
     at = app.show(page, "any text", model=folder(tmp_path, LLAMA))
     assert "has no weights" in app.trouble(at)
+    assert "revision" not in app.trouble(at)  # a folder has none
     labels = [label for label, _ in app.badges(at)]
     assert labels[0].startswith("RoPE")
     assert "from the configuration alone: nothing is recorded" in labels

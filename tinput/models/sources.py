@@ -41,7 +41,7 @@ def weights_of(checkpoint: Checkpoint, *, allow_pickle: bool = False) -> Source:
         if allow_pickle:
             return PickledWeights({name: folder / name for name in pickles}, str(folder))
         raise _pickled(str(folder), sizes, "reads")
-    raise NoWeights(_none(str(folder), names))
+    raise NoWeights(_none(str(folder), names, folder=True))
 
 
 def _of_repo(hub: Hub, allow_pickle: bool) -> Source:
@@ -63,7 +63,7 @@ def _of_repo(hub: Hub, allow_pickle: bool) -> Source:
             return PickledWeights({path.name: path for path in paths}, str(hub))
         sizes = hub.sizes()
         raise _pickled(str(hub), {name: sizes[name] for name in pickles if name in sizes}, "downloads and reads")
-    raise NoWeights(_none(str(hub), hub.files))
+    raise NoWeights(_none(str(hub), hub.files, folder=False))
 
 
 def _is_safetensors(name: str) -> bool:
@@ -95,14 +95,15 @@ def _pickled(place: str, sizes: dict[str, int], does: str) -> Pickled:
     )
 
 
-def _none(place: str, names: Iterable[str]) -> str:
+def _none(place: str, names: Iterable[str], *, folder: bool) -> str:
     names = [name for name in names if "/" not in name]
     if any(name.startswith("adapter_") and name.endswith(".safetensors") for name in names):
         return f"{place} holds an adapter, not a model; open the model that it adapts, or merge the two."
     for suffix, what, then in NOT_SAFETENSORS:
         if any(name.endswith(suffix) for name in names):
             return f"{place} has its weights in {what} alone, which tinput does not read; {then}."
-    return f"{place} has no weights: no {SINGLE} and no {INDEX}; choose another, or another revision."
+    other = "choose another model" if folder else "choose another model, or another revision"
+    return f"{place} has no weights: no {SINGLE} and no {INDEX}; {other}."
 
 
 def bytes_said(size: int) -> str:

@@ -98,9 +98,10 @@ def input_chain(model: Model, trace: Trace, token: int, dimension: int) -> tuple
 
 def _to_the_id(trace: Trace, token: int) -> Iterator[Link]:
     if trace.tokens is not None:
-        code = f"piece = trace.tokens.bytes[{token}]"
-        yield Link("bytes", repr(bytes(trace.tokens.bytes[token])), "These bytes of the text are one token.", code)
-    yield Link("id", str(int(trace.ids[token])), "The tokenizer's number for them.", f"token_id = trace.ids[[{token}]]")
+        piece = bytes(trace.tokens.bytes[token])
+        words = "These bytes of the text are one token." if piece else "The tokenizer puts it in: no byte of the text."
+        yield Link("bytes", repr(piece), words, f"piece = trace.tokens.bytes[{token}]")
+    yield Link("id", str(int(trace.ids[token])), "The tokenizer's number for it.", f"token_id = trace.ids[[{token}]]")
 
 
 def _behind(trace: Trace, last: int) -> list[int]:

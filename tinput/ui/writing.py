@@ -26,7 +26,9 @@ def _prompt(own: str | None, length: int) -> Tensor:
     """What is gone on from, (seq,) int64: the end of a text, or the novel's opening. Raises BadText."""
     ids = extrapolate.novel() if own is None else reader.encode(own)
     if len(ids) < length:
-        raise BadText(f"The text at the left has {len(ids):,} tokens: give fewer than {length:,}, or type more.")
+        count = f"{len(ids):,} token{'' if len(ids) == 1 else 's'}"
+        then = "type more, choose fewer, or go on from the novel"
+        raise BadText(f"The text at the left has {count}, and {length:,} are to be given: {then}.")
     return ids[:length] if own is None else ids[-length:]
 
 
