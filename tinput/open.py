@@ -33,6 +33,7 @@ from tinput.record import (
     with_vectors,
 )
 from tinput.record.naming import UNKNOWN, reason_of, scheme_of, usable_length
+from tinput.record.needs import Needs
 from tinput.record.outline import WHY
 from tinput.tokens import Tokens, tokenize
 
@@ -80,6 +81,7 @@ class Model:
         self._hf_config = files.configuration(checkpoint)
         self._lock = threading.RLock()
         self._skeletons: dict[torch.dtype, Skeleton] = {}
+        self._few: dict[str, Needs] = {}
 
     def __repr__(self) -> str:
         return f"Model({self.name!r})"
@@ -321,12 +323,17 @@ class Model:
         if not self.remote and attention is not False:
             return record(skeleton, self.anatomy, stack, ids, positions, scheme_of)
         assert skeleton.weights is not None
-        needs = needed(skeleton, self.anatomy, stack, ids, positions)
+        few = self._needed_by_few(stack)
+        needs = needed(skeleton, self.anatomy, stack, ids, positions, attention=attention is True or not few.ahead)
         skeleton.require((*needs.rows, *needs.whole))
         with skeleton.weights.holding(needs.rows, needs.whole):
-            size, why = skeleton.weights.size(needs.attention), ""
-            if attention is False or (attention is None and size > FREE):
-                why = f"reading q and k takes {bytes_said(size)} more; ask for them by trace(..., attention=True)"
+            why = ""
+            if attention is not True:
+                size = skeleton.weights.size(few.attention - needs.names(False))
+                if attention is False or size > FREE:
+                    why = f"reading q and k takes {bytes_said(size)} more; ask for them by trace(..., attention=True)"
+                elif few.ahead:
+                    needs = needed(skeleton, self.anatomy, stack, ids, positions)
             with skeleton.weights.holding({}, () if why else needs.attention):
                 run = functools.partial(record, skeleton, self.anatomy, stack, ids, positions, scheme_of)
                 try:
@@ -338,10 +345,16 @@ class Model:
 
     def attention_bytes(self, stack: str | None = None) -> int:
         """How many bytes of files the q and k of the first attention layer take, beside what a trace reads anyway."""
-        where, skeleton = self.stack(stack), self._skeleton(torch.float32)
-        weights = self._module_weights()
+        where, weights = self.stack(stack), self._module_weights()
         weights.shape(self.embedding_name)  # reads the header that tells how wide numbers are
-        return weights.size(needed(skeleton, self.anatomy, where, torch.arange(min(3, self.vocab_size))).attention)
+        return weights.size(self._needed_by_few(where).attention)
+
+    def _needed_by_few(self, stack: Stack) -> Needs:
+        """What a trace of three tokens takes: its attention's parameters are those of any text."""
+        if stack.path not in self._few:
+            few = torch.arange(min(3, self.vocab_size))
+            self._few[stack.path] = needed(self._skeleton(torch.float32), self.anatomy, stack, few)
+        return self._few[stack.path]
 
     def outline(self, length: int, stack: str | None = None) -> Outline:
         """What positions inject into a text of `length` tokens, from the configuration alone: no weight is read.

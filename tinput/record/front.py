@@ -92,7 +92,7 @@ def run(
     only: Collection[str] | None = None,
     repeats: Repeats | None = None,
 ) -> Front:
-    """Runs the module on ids (seq,) until `done` says so after an attention call or a block, or to the end.
+    """Runs the module on ids (seq,) until `done` says so at a block's entry or end or an attention call, or to the end.
 
     decoder: only the decoder of an encoder-decoder is wanted: the encoder is not run
     leave_out: paths of blocks that will not be reached
@@ -206,6 +206,10 @@ def _watch(model: nn.Module, front: Front, finish: Callable[[Front], bool], repe
                 block.stop = None
                 if not front.blocks or front.blocks[-1] is not block:
                     front.blocks.append(block)
+                    with torch._C.DisableTorchFunction():
+                        finished = finish(front)
+                    if finished:
+                        raise Stop
             try:
                 if repeats is not None and open_block and block is None and front.attended(open_block[0]):
                     out = repeats.call(front, module, inner, args, kwargs)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from tinput.models.tree import tensors_in
-from tinput.positions.effects import Content
+from tinput.positions.effects import Add, Content, Rotate
 from tinput.record.anatomy import Stack, find
 from tinput.record.front import AttentionCall, Block, Front
 from tinput.record.injection import before_block, in_attention, query_and_key
@@ -29,11 +29,13 @@ _LOOKUPS = frozenset(["embedding", "index_select"])
 class Needs:
     """rows: a table's name -> the rows (n,) int64 that are looked up; whole: the names of parameters taken whole
     attention: the names of those that only q, k and their scores take, whole
+    ahead: whether all that positions inject is made ahead of the blocks, and used as it is made
     """
 
     rows: dict[str, Tensor]
     whole: frozenset[str]
     attention: frozenset[str]
+    ahead: bool = False
 
     def names(self, attention: bool) -> frozenset[str]:
         """All of them, with or without those of q and k."""
@@ -45,7 +47,23 @@ def needs_of(front: Front, stack: Stack, block: Block, call: AttentionCall | Non
     rows, whole = _parameters(front, reported(front, stack, block, call))
     more_rows, more = _parameters(front, attended(front, call))
     attention = (more | more_rows.keys()) - whole - rows.keys()
-    return Needs({name: index for name, index in rows.items() if name not in whole}, whole, attention)
+    looked_up = {name: index for name, index in rows.items() if name not in whole}
+    return Needs(looked_up, whole, attention, _ahead(front, stack, block, call))
+
+
+def _ahead(front: Front, stack: Stack, block: Block, call: AttentionCall | None) -> bool:
+    """Whether a run may end at the first block and tell the same of positions."""
+    inside = in_attention(front, call) if call is not None else []
+    for injection in stack.injections:
+        if injection.effect is Rotate:
+            entry = next((entry for entry in inside if entry.kind is Rotate), None)
+            made = [find(front, place) for place in (*injection.carriers[:1], *injection.sines[:1])]
+            used = [] if entry is None else [*entry.carriers[:1], *entry.sines[:1]]
+            if not used or made != used or any(op is None or op.index >= block.start for op in made):
+                return False
+        elif injection.effect is not Add:
+            return False
+    return True
 
 
 def reported(front: Front, stack: Stack, block: Block, call: AttentionCall | None) -> list[Op]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Collection
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -88,10 +89,22 @@ def record(
     )
 
 
-def needed(skeleton: Skeleton, anatomy: Anatomy, stack: Stack, ids: Tensor, positions: Tensor | None = None) -> Needs:
-    """What a trace of ids (seq,) will read, found by a run that reads nothing. Raises BadIds, NotRecorded."""
-    front, block, call = reach(skeleton, anatomy, stack, ids, positions, read=False)
-    return needs_of(front, stack, block, call)
+def needed(
+    skeleton: Skeleton,
+    anatomy: Anatomy,
+    stack: Stack,
+    ids: Tensor,
+    positions: Tensor | None = None,
+    *,
+    attention: bool = True,
+) -> Needs:
+    """What a trace of ids (seq,) will read, found by a run that reads nothing. Raises BadIds, NotRecorded.
+
+    attention: False to end at the first block, where positions need no more (`Needs.ahead`)
+    """
+    front, block, call = reach(skeleton, anatomy, stack, ids, positions, read=False, attention=attention)
+    needs = needs_of(front, stack, block, call)
+    return needs if attention else replace(needs, ahead=True)
 
 
 def _sparing(
@@ -108,7 +121,9 @@ def _sparing(
         return reach(skeleton, anatomy, stack, ids, positions)
     only = needs.names(attention)
     while True:
-        front, block, call = reach(skeleton, anatomy, stack, ids, positions, only=only)
+        front, block, call = reach(
+            skeleton, anatomy, stack, ids, positions, only=only, attention=attention or not needs.ahead
+        )
         ops = reported(front, stack, block, call) + (attended(front, call) if attention else [])
         more = missed(front, ops)
         if more is None:
@@ -139,8 +154,11 @@ def reach(
     *,
     read: bool = True,
     only: Collection[str] | None = None,
+    attention: bool = True,
 ) -> tuple[Front, Block, AttentionCall | None]:
     """Runs the model's front on ids (seq,): the run, the stack's first block, and the attention call that is traced.
+
+    attention: False to end at the first block, where positions need no more (`Needs.ahead`)
 
     read: with the checkpoint's numbers, or with made-up ones; only: the parameters that may be read, None for all
     Raises BadIds, BadFile, NotRecorded.
@@ -149,6 +167,8 @@ def reach(
     wanted = stack.first_attention
 
     def done(front: Front) -> bool:
+        if not attention and front.blocks and front.blocks[-1].stack == stack.path:
+            return True
         if wanted is None or wanted > FARTHEST:
             return any(block.stack == stack.path and block.stop is not None for block in front.blocks)
         last = front.attentions[-1].block if front.attentions else None
