@@ -32,14 +32,16 @@ with kit.panel("Architectures by the scheme that they are named by") as panel:
     else:
         kit.sentences("No architecture has all of these words: shorten the search.")
     mixed = sum(any(" of " in stack for stack in row["stacks"]) for row in had)
+    missing = sum("reason" in row for row in page.rows)
+    having = f" have “{page.find}”" if page.find else ""
     panel.say(
-        f"{len(page.found)} of {len(page.rows)} text architectures of transformers {page.version}; "
+        f"{len(page.found)} of {len(page.rows)} text architectures of transformers {page.version}{having}; "
         f"{len(had)} were recorded.",
         f"{mixed} of these have a scheme in some of their layers only." if mixed else "",
         architectures.of_the_chosen(page),
         note="Each was built at the default sizes of its configuration and run once without weights. Schemes, pairing, "
-        "theta and steps were read off that run. Some defaults cannot be built at all: at tiny sizes of their own, as "
-        "the README counts, more are recorded.",
+        f"theta and steps were read off that run. {missing} of all {len(page.rows)} cannot be run at these sizes; at "
+        "tiny ones, as in the README's table, all but a few can.",
     )
 
 with st.container():

@@ -143,7 +143,7 @@ def table(rows: Iterable[Row]) -> DataFrame:
     """`shown` of each row, one column for each thing that some row says."""
     import pandas
 
-    frame = pandas.DataFrame([shown(row) for row in rows])
+    frame = pandas.DataFrame([shown(row) for row in rows]).dropna(axis="columns", how="all")
     whole = frame.select_dtypes("number").columns
     frame[whole] = frame[whole].astype("Int64")  # a missing number would make the others 12.0
     return frame

@@ -130,6 +130,16 @@ def test_exports_say_that_the_numbers_are_the_atlas_s():
         assert json.loads(str(npz["provenance"])).items() >= source.items()
 
 
+def test_a_search_shows_the_columns_that_its_rows_fill_and_whole_numbers():
+    at = app.show("architectures", find="alibi", present="true")  # the box is out of sight: the words say what it holds
+    table = at.main.dataframe[0].value
+    assert not table.isna().all().any()
+    assert "theta" not in table
+    assert "theta" in app.show("architectures").main.dataframe[0].value
+    assert app.figures(at)[0]["layout"]["yaxis"]["dtick"] == 1
+    assert "have “alibi”; 2 were recorded" in app.words(at)
+
+
 def test_without_a_search_none_is_named():
     at = app.show("architectures")
     assert "Find:" not in onefile.html(shown(at), "today").decode()

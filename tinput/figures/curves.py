@@ -195,6 +195,8 @@ def _bars(parts, labels, x_title, y_title, colours, levels, log_y, positions, no
         fig.set(yaxis=log_ticks(whole, [place for place, _ in levels]))
     else:
         fig.set(yaxis={"zeroline": True, "zerolinewidth": 1, "zerolinecolor": GREY})
+        if whole.size and np.abs(whole).max() < 5 and not np.any(whole % 1):  # few and whole: no ticks between
+            fig.set(yaxis={"dtick": 1})
     for (name, part), colour in zip(values.items(), colours, strict=False):
         fig.trace(
             "bar",

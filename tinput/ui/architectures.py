@@ -73,7 +73,7 @@ def table(page: Atlas, name: str) -> None:
         frame,
         hide_index=True,
         key=f"table-{name}",
-        height=520,
+        height=520 if len(frame) > 10 else "content",
         row_height=42 if kit.large() else None,
         on_select=choose,
         selection_mode="multi-row",
