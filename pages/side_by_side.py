@@ -175,9 +175,11 @@ else:
         if seen.figure is not None:
             together.show(seen.figure, "compare-weights", code=seen.code)
         panel.say(
-            f"Head {head} of each: heads of two models with one number have nothing in common but the number."
-            if head is not None
-            else "The mean of all heads of each model.",
+            ""
+            if seen.figure is None
+            else "The mean of all heads of each model."
+            if head is None
+            else f"Head {head} of each: heads of two models with one number have nothing in common but the number.",
             *together.without_attention(weights),
             formula=r"w = \mathrm{softmax}\!\left(\tfrac{q k^\top}{\sqrt d} + \text{bias}\right)",
             note="To a part: the sum over its tokens; from a part: the mean. So each row still sums to 1 "

@@ -97,11 +97,14 @@ class NoWeights(BadFile):
 
 
 class Pickled(NoWeights):
-    """The weights are pickles alone, `size` bytes of them: `open_model(..., allow_pickle=True)` reads them."""
+    """The weights are pickles alone, `size` bytes of them: `open_model(..., allow_pickle=True)` reads them.
 
-    def __init__(self, message: str, size: int):
+    fact: that it is so, without the next step; then: what that step does. The app has a button in place of Python.
+    """
+
+    def __init__(self, message: str, *, size: int, fact: str, then: str):
         super().__init__(message)
-        self.size = size
+        self.size, self.fact, self.then = size, fact, then
 
 
 class NotRecorded(TinputError):

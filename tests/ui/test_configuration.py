@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from tests import app
+import tinput
+from tests import app, hub_repos, makers, tiny
+from tinput.errors import NoWeights
 
 LLAMA = {
     "model_type": "llama",
@@ -43,6 +45,22 @@ def test_the_configuration_alone_gives_scheme_angles_and_sizes(tmp_path, page):
     np.testing.assert_allclose(shown, expected.numpy() % (2 * np.pi), atol=1e-4)
     assert "2,048" in app.words(at)
     assert at.text_area(key="text").value == "any text"
+
+
+def test_weights_that_are_pickles_are_read_by_a_button_that_the_sentence_names(tmp_path):
+    tiny.make("gpt2", tmp_path / "whole", vocab_size=400)
+    makers.byte_level().save_pretrained(tmp_path / "whole")
+    name = str(hub_repos.pickled(tmp_path / "whole", tmp_path / "pickled"))
+    at = app.show("pipeline", "a cat", model=name)
+    button = at.button(key=f"pickle-{name}")
+    assert f"press “{button.label}”, which reads all of it, as tensors only." in app.trouble(at)
+    assert "open_model" not in app.trouble(at)
+    button.click().run()
+    assert not at.exception
+    assert not app.trouble(at)
+    assert app.badges(at)[0][0].startswith("Learned")
+    with pytest.raises(NoWeights, match=r"open it by tinput.open_model\(..., allow_pickle=True\), which reads all of"):
+        tinput.open_model(name).trace("a cat")
 
 
 def test_what_is_learned_is_not_made_up(tmp_path):

@@ -88,11 +88,10 @@ def _pickled(place: str, sizes: dict[str, int], does: str) -> Pickled:
     size, count = sum(sizes.values()), len(sizes)
     what = next(iter(sizes), "a pickle") if count < 2 else f"{count} pickles ({next(iter(sizes))}, …)"
     shown = f" of {bytes_said(size)}" if size else ""
-    return Pickled(
-        f"{place} has its weights as {what}{shown} alone, and of a pickle no part can be read: "
-        f"open it by tinput.open_model(..., allow_pickle=True), which {does} all of it, as tensors only.",
-        size,
-    )
+    fact = f"{place} has its weights as {what}{shown} alone, and of a pickle no part can be read"
+    then = f"{does} all of it, as tensors only"
+    message = f"{fact}: open it by tinput.open_model(..., allow_pickle=True), which {then}."
+    return Pickled(message, size=size, fact=fact, then=then)
 
 
 def _none(place: str, names: Iterable[str], *, folder: bool) -> str:

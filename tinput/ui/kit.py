@@ -331,9 +331,12 @@ def _offer_attention(page: Page) -> None:
 
 def _without_weights(name: str, error: NoWeights) -> None:
     """What is left to show, and how to go on."""
-    trouble(str(error), "What follows from the configuration alone is below.")
+    below = "What follows from the configuration alone is below."
     if isinstance(error, Pickled) and may_type_paths():  # gigabytes, on this person's own machine
+        trouble(opening.pickled(error), below)
         opening.with_pickles(name, error)
+    else:
+        trouble(str(error), below)
     _, model = opening.opened(opening.asked(name, may_type_paths()))
     badges = [_scheme_badge(scheme, model.reason) for scheme in model.schemes]
     badges.append(literal.badge("from the configuration alone: nothing is recorded", GREY))

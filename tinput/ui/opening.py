@@ -20,7 +20,8 @@ from tinput.ui import cache
 if TYPE_CHECKING:
     from tinput.open import Model
 
-__all__ = ["Asked", "again", "asked", "left_out", "opened", "remember", "with_attention", "with_pickles"]
+__all__ = ["Asked", "again", "asked", "left_out", "opened", "pickled", "remember", "with_attention",
+           "with_pickles"]  # fmt: skip
 
 # What a session remembers, by the model's name as typed: a commit, a failure, and what was asked for besides.
 _PINNED, _FAILED, _PICKLES, _ATTENTION = "pinned", "failed", "pickles", "q_and_k"
@@ -98,6 +99,11 @@ def with_pickles(typed: str, error: Pickled) -> None:
         st.button(
             _read(error), on_click=_add, args=(_PICKLES, typed), key=f"pickle-{typed}", type="primary", help=help_
         )
+
+
+def pickled(error: Pickled) -> str:
+    """That weights are pickles alone, and what to press, in a sentence."""
+    return f"{error.fact}: press “{_read(error)}”, which {error.then}."
 
 
 def with_attention(typed: str, size: int, place: str) -> None:
