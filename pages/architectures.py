@@ -33,11 +33,11 @@ with kit.panel("Architectures by the scheme that they are named by") as panel:
         kit.sentences("No architecture has all of these words: shorten the search.")
     mixed = sum(any(" of " in stack for stack in row["stacks"]) for row in had)
     missing = sum("reason" in row for row in page.rows)
-    having = f" have “{page.find}”" if page.find else ""
+    found = f" with “{page.find}”" if page.find else ""
     panel.say(
-        f"{len(page.found)} of {len(page.rows)} text architectures of transformers {page.version}{having}; "
-        f"{len(had)} were recorded.",
-        f"{mixed} of these have a scheme in some of their layers only." if mixed else "",
+        f"Text architectures of transformers {page.version}{found}: {len(page.found)} of {len(page.rows)}, "
+        f"{len(had)} of them recorded.",
+        f"With a scheme in some of their layers only: {mixed}." if mixed else "",
         architectures.of_the_chosen(page),
         note="Each was built at the default sizes of its configuration and run once without weights. Schemes, pairing, "
         f"theta and steps were read off that run. {missing} of all {len(page.rows)} cannot be run at these sizes; at "

@@ -13,7 +13,7 @@ from tests import app, tiny
 from tests.pages import code_shown
 from tinput import atlas, figures
 from tinput.positions import SCHEMES
-from tinput.ui import notebook, onefile, takeaway
+from tinput.ui import architectures, notebook, onefile, takeaway
 
 VERSION, ROWS = atlas.load()
 
@@ -30,7 +30,7 @@ def test_all_are_counted_in_the_colours_of_their_schemes():
     for name, scheme in SCHEMES.items():
         count = sum("reason" not in row and row["schemes"][0] == name for row in ROWS)
         assert by_label.get(atlas.short(scheme.LABEL), 0) == count
-    assert f"{len(ROWS)} of {len(ROWS)} text architectures of transformers {VERSION}" in app.words(at)
+    assert f"Text architectures of transformers {VERSION}: {len(ROWS)} of {len(ROWS)}, 231 of them" in app.words(at)
 
 
 def test_the_table_says_what_the_atlas_says():
@@ -54,7 +54,7 @@ def test_a_search_is_in_the_link(find, some):
     assert some in names
     assert len(names) < len(ROWS)
     assert names == [row["model_type"] for row in atlas.matching(ROWS, find)]
-    assert f"{len(names)} of {len(ROWS)} text architectures" in app.words(at)
+    assert f"with “{find}”: {len(names)} of {len(ROWS)}, " in app.words(at)
 
 
 def test_a_search_without_an_answer_says_so():
@@ -70,6 +70,20 @@ def test_rows_side_by_side():
     assert heads[-2:] == ["llama", "gptj"]
     assert "<tr class=differs><td>pairing</td><td>half-split</td><td>interleaved</td></tr>" in page
     assert "<tr><td>theta</td><td>10,000</td><td>10,000</td></tr>" in page
+
+
+@pytest.mark.parametrize(
+    ("chosen", "before", "now", "then"),
+    [
+        ([], [], ["a"], ["a"]),
+        (["b", "a"], ["a"], ["a", "c"], ["b", "a", "c"]),  # b was typed, or ticked in another search
+        (["b", "a"], ["a"], [], ["b"]),
+        (["a"], ["a", "b"], ["a", "b", "c"], ["a", "c"]),  # b was ticked, then taken out of the list
+        (["b"], [], ["b"], ["b"]),
+    ],
+)
+def test_ticks_change_what_they_are_about_alone(chosen, before, now, then):
+    assert architectures.with_ticks(chosen, before, now) == then
 
 
 def test_one_row_differs_from_nothing_and_leads_to_its_schemes():
@@ -137,7 +151,7 @@ def test_a_search_shows_the_columns_that_its_rows_fill_and_whole_numbers():
     assert "theta" not in table
     assert "theta" in app.show("architectures").main.dataframe[0].value
     assert app.figures(at)[0]["layout"]["yaxis"]["dtick"] == 1
-    assert "have “alibi”; 2 were recorded" in app.words(at)
+    assert "with “alibi”: 2 of 254, 2 of them recorded" in app.words(at)
 
 
 def test_without_a_search_none_is_named():

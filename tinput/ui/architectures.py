@@ -13,7 +13,7 @@ from tinput.errors import TinputError
 from tinput.positions import SCHEMES, label
 from tinput.ui import kit, literal, opening, sources, takeaway
 
-__all__ = ["CHOSEN", "Atlas", "chosen", "facts", "links", "of_the_chosen", "table"]
+__all__ = ["CHOSEN", "Atlas", "chosen", "facts", "links", "of_the_chosen", "table", "with_ticks"]
 
 CHOSEN = "archs"  # the control that holds the rows side by side
 _PAGES = Path(__file__).parents[2] / "pages"
@@ -64,22 +64,30 @@ def table(page: Atlas, name: str) -> None:
     """All that was found; rows that are ticked go side by side."""
     kinds = [row["model_type"] for row in page.found]
     frame = atlas.table(page.found)
+    key, before = f"table-{name}-{page.find}", []  # each search has ticks of its own: they are kept by row number
 
     def choose() -> None:
-        ticked = st.session_state[f"table-{name}"]["selection"]["rows"]
-        st.session_state[CHOSEN] = [kinds[number] for number in ticked]
+        now = [kinds[number] for number in st.session_state[key]["selection"]["rows"]]
+        st.session_state[CHOSEN] = with_ticks(st.session_state.get(CHOSEN) or [], before, now)
 
-    st.dataframe(
+    drawn: Any = st.dataframe(
         frame,
         hide_index=True,
-        key=f"table-{name}",
+        key=key,
         height=520 if len(frame) > 10 else "content",
         row_height=42 if kit.large() else None,
         on_select=choose,
         selection_mode="multi-row",
         placeholder="",
     )
+    before += [kinds[number] for number in drawn["selection"]["rows"]]
     page.tools(name, "atlas.table(found)", lambda: page.csv(frame.to_dict("series")), frame=frame)
+
+
+def with_ticks(chosen: Sequence[str], before: Sequence[str], now: Sequence[str]) -> list[str]:
+    """What is side by side after ticks have changed: what was chosen in another way, or in another search, stays."""
+    kept = [kind for kind in chosen if kind in now or kind not in before]
+    return list(dict.fromkeys([*kept, *(kind for kind in now if kind not in before)]))
 
 
 def chosen(rows: Sequence[Row]) -> list[Row]:
