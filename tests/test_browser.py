@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from urllib.parse import urlencode
 
 import pytest
@@ -48,7 +49,8 @@ def page(browser):
 def go(page, url: str, path: str = "", **query: str) -> None:
     path = "" if path == HOME else path
     page.goto(f"{url}/{path}{'?' + urlencode(query) if query else ''}")
-    page.wait_for_selector(".strip .tok, .empty, .trouble, .lesson, .st-key-figure-losses", timeout=60_000)
+    first = ".strip .tok, .empty, .trouble, .lesson, .st-key-figure-losses, .st-key-figure-schemes"
+    page.wait_for_selector(first, timeout=60_000)
     page.wait_for_selector("textarea[aria-label='Text']", timeout=60_000)
 
 
@@ -302,3 +304,22 @@ def test_the_arrow_keys_play_a_lesson_after_a_guess_was_clicked(browser, app_url
     page.keyboard.press("ArrowRight")
     page.wait_for_selector(".verdict")
     page.close()
+
+
+def test_rows_that_are_ticked_stay_through_a_search(page, app_url):
+    def tick(row: int) -> None:
+        page.wait_for_timeout(500)  # the table is a canvas: there is nothing in it to wait for
+        box = page.get_by_test_id("stDataFrame").bounding_box()
+        page.mouse.click(box["x"] + 18, box["y"] + 35 * row + 53)
+
+    page.set_viewport_size({"width": 1280, "height": 1100})
+    go(page, app_url, "architectures")
+    drawn(page)
+    tick(0)
+    expect(page).to_have_url(re.compile("archs=afmoe"))
+    page.get_by_label("Find").fill("alibi")
+    page.get_by_label("Find").press("Enter")
+    expect(page).to_have_url(re.compile("find=alibi"))
+    expect(page.locator("main, .stMain").get_by_text("2 of 254").first).to_be_visible()
+    tick(1)
+    expect(page).to_have_url(re.compile("archs=afmoe&archs=mpt"))
