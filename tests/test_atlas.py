@@ -73,3 +73,27 @@ def test_write_keeps_the_rows_that_it_was_not_asked_for(tmp_path, capsys):
     atlas.write(["bert"], copy)
     assert copy.read_bytes() == atlas.FILE.read_bytes()
     assert capsys.readouterr().out == "bert: learned\n"
+
+
+def test_a_search_wants_every_word_whatever_its_case():
+    names = [row["model_type"] for row in atlas.matching(ROWS, "RoPE INTERLEAVED")]
+    assert "gptj" in names
+    assert "llama" not in names
+    assert atlas.matching(ROWS, " ") == list(ROWS)
+    assert atlas.matching(ROWS, "no such thing") == []
+
+
+def test_counts_are_of_the_rows_and_the_missing_come_last():
+    labels, values, colours = atlas.counts([BY_KIND[kind] for kind in ("llama", "gptj", "bloom", "dbrx")])
+    assert (labels, values) == (["RoPE", "ALiBi", "not recorded"], [2, 1, 1])
+    assert len(set(colours)) == 3
+    assert atlas.counts([]) == ([], [], [])
+
+
+def test_a_table_has_the_columns_that_some_row_fills():
+    table = atlas.table(atlas.matching(ROWS, "alibi"))
+    assert list(table["architecture"]) == ["bloom", "mpt"]
+    assert "theta" not in table
+    assert str(table["context"].dtype) == "Int64"  # whole, though one is missing
+    assert len(atlas.table(ROWS)) == len(ROWS)
+    assert len(atlas.table([])) == 0
