@@ -63,7 +63,7 @@ if part == "Similarity":
             figure,
             "position-similarity",
             code=f"{LINES}both = [measure.cosine(rows), measure.cosine(waves)]\n"
-            "figures.panels(both, ['learned', 'sinusoids'], limits=(-1, 1), across=2)",
+            f"figures.panels(both, [{own!r}, '{other} of the same size'], limits=(-1, 1), across=2)",
         )
         near, far = float(one.diagonal(1).nanmean()), float(one[0, -1])
         pairs = "Neighbours" if table.step == 1 else f"Positions {table.step} apart"
@@ -91,7 +91,7 @@ elif part == "Norms":
         page.show(
             figure,
             "position-norms",
-            code=f"{LINES}both = {{'learned': measure.norms(rows), 'sinusoids': measure.norms(waves)}}\n"
+            code=f"{LINES}both = {{{own!r}: measure.norms(rows), 'sinusoids': measure.norms(waves)}}\n"
             "figures.lines(both, positions)",
         )
         high, low = int(one.argmax()), int(one.argmin())
@@ -151,7 +151,7 @@ elif part == "Spectrum":
                 large=large,
             )
             code = (
-                f"{LINES}both = {{'learned': measure.singular_values(rows),\n"
+                f"{LINES}both = {{{own!r}: measure.singular_values(rows),\n"
                 "        'sinusoids': measure.singular_values(waves)}\n"
                 "figures.lines(both, x_title='direction', y_title='singular value')"
             )
@@ -169,7 +169,7 @@ elif part == "Spectrum":
                 large=large,
             )
             code = (
-                f"{LINES}both = {{'learned': measure.periods(rows), 'sinusoids': measure.periods(waves)}}\n"
+                f"{LINES}both = {{{own!r}: measure.periods(rows), 'sinusoids': measure.periods(waves)}}\n"
                 "figures.lines({name: found.share for name, found in both.items()},\n"
                 "              {name: found.period for name, found in both.items()}, log_x=True)"
             )
@@ -206,7 +206,7 @@ else:
                 figure,
                 "probe",
                 code=f"{LINES}one, two = measure.probe(rows, positions), measure.probe(waves, positions)\n"
-                "figures.lines({'learned': one.read, 'sinusoids': two.read}, one.positions)",
+                f"figures.lines({{{own!r}: one.read, 'sinusoids': two.read, 'perfect': one.positions}}, one.positions)",
             )
             panel.say(
                 f"Shown: {WHAT}.",

@@ -323,6 +323,8 @@ else:
             note=f"theta and width of {'the model' if turned.own else 'a what-if'}",
             large=large,
         )
+        mine = f"series['this model'] = measure.wavelengths(rope.frequencies({config}).inv_freq)\n"
+        mine = mine if turned.own else ""
         code = (
             f"{LINES}def stretched(name):\n"
             f"    options = {{'rope_type': name, 'rope_theta': {theta:g}, 'factor': {factor:.1f},\n"
@@ -332,7 +334,8 @@ else:
             f"    sizes = {{'head_dim': {2 * pairs}, 'max_position_embeddings': {context},\n"
             "             'rope_parameters': options}\n"
             f"    return measure.wavelengths(rope.frequencies(sizes, seq_len={factor * context}).inv_freq)\n\n"
-            f"figures.lines({{name: stretched(name) for name in {list(found)!r}}}, x_title='pair', log_y=True)"
+            f"series = {{name: stretched(name) for name in {list(found)!r}}}\n"
+            f"{mine}figures.lines(series, x_title='pair', y_title='wavelength (tokens)', log_y=True, points=False)"
         )
         page.show(figure, "scaling", code=code)
         fast, slow = (

@@ -113,7 +113,8 @@ elif part == "Similarity":
             code = (
                 f"{lines}read = measure.by_distance(measure.cosine({values}))\n"
                 f"formula = measure.mean_cosine({frequencies}, read.distance)\n"
-                "figures.lines({'these vectors': read.mean, 'formula': formula}, read.distance)"
+                "figures.lines({'these vectors': read.mean, 'formula': formula}, read.distance,\n"
+                "              bands={'these vectors': (read.low, read.high)}, dashes=['solid', 'dot'])"
             )
         else:
             figure = figures.similarity(cosine, page.labels, positions=page.place, note=source, large=large)

@@ -22,12 +22,15 @@ def run(block: str) -> Any:
     return eval(compile(ast.Expression(last.value), "<shown>", "eval"), space)
 
 
-def assert_draws_the_same(at: AppTest, *, atol: float = 1e-5) -> None:
-    """The code's figure shows the numbers of the page's."""
+def assert_draws_the_same(at: AppTest, *, atol: float = 1e-5, all_of_it: bool = False) -> None:
+    """The code's figure shows the numbers of the page's; all_of_it: each matrix, line, bar and band, by its name."""
     (block,) = app.code(at)
     assert "array" not in block, "code holds calls, no values"
     (shown,) = app.figures(at)
-    assert_same_numbers(run(block), shown, atol=atol)
+    made = run(block)
+    if all_of_it:
+        assert _drawn(made) == _drawn(shown)
+    assert_same_numbers(made, shown, atol=atol)
 
 
 def assert_same_numbers(made: Any, shown: Any, *, atol: float = 1e-5) -> None:
@@ -54,6 +57,13 @@ def assert_the_same(made: Any, shown: dict[str, Any]) -> None:
             np.testing.assert_equal(one[key], other[key], err_msg=key)
     for axis in ("xaxis", "yaxis"):
         np.testing.assert_equal(ours["layout"][axis], shown["layout"][axis], err_msg=axis)
+
+
+def _drawn(figure: Any) -> list[tuple[Any, Any]]:
+    """What a figure draws, by name: each matrix, line, bar and band that holds something."""
+    data = app._unpacked(json.loads(figure.to_json()))["data"] if not isinstance(figure, dict) else figure["data"]
+    held = [t for t in data if (values := t.get("z", t.get("y"))) is not None and len(values) and values[0] is not None]
+    return [(trace.get("name"), trace.get("meta")) for trace in held]
 
 
 def _values(trace: Any) -> np.ndarray | None:

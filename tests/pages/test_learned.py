@@ -128,4 +128,4 @@ def test_any_text(text):
 @pytest.mark.parametrize("name", [OWN, "tinput/none"])
 @pytest.mark.parametrize("part", PARTS)
 def test_the_python_runs_as_shown(part, name):
-    assert_draws_the_same(app.show("learned", model=name, table=part), atol=1e-3)
+    assert_draws_the_same(app.show("learned", model=name, table=part), atol=1e-3, all_of_it=True)

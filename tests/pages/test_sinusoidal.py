@@ -123,4 +123,4 @@ def test_any_text(part, text):
 @pytest.mark.parametrize("name", ["tinput/sinusoidal", "tinput/rope"])
 @pytest.mark.parametrize("part", PARTS)
 def test_the_python_runs_as_shown(part, name):
-    assert_draws_the_same(app.show("sinusoidal", model=name, waves=part))
+    assert_draws_the_same(app.show("sinusoidal", model=name, waves=part), all_of_it=True)
