@@ -208,6 +208,8 @@ def _watch(model: nn.Module, front: Front, finish: Callable[[Front], bool], repe
                     front.blocks.append(block)
                     with torch._C.DisableTorchFunction():
                         finished = finish(front)
+                        if not finished:  # it may be written into; a copy of ours is no step of the model's
+                            block.input = block.input.clone()
                     if finished:
                         raise Stop
             try:
@@ -245,9 +247,7 @@ def _block(front: Front, stack: str, path: str, counts: dict[str, int], args: tu
         if tensor.is_floating_point() and tensor.ndim >= 3 and flow & Flow.CONTENT and seq <= max(tensor.shape[:-1]):
             counts[stack] = counts.get(stack, -1) + 1
             makers = front.tape.makers(tensor)
-            with torch._C.DisableTorchFunction():  # a copy of ours is no step of the model's
-                kept = tensor.clone()
-            return Block(stack, counts[stack], path, kept, len(front.tape.ops), makers=makers)
+            return Block(stack, counts[stack], path, tensor, len(front.tape.ops), makers=makers)
     return None
 
 

@@ -23,7 +23,7 @@ from tinput.record.injected import effects_of
 from tinput.record.injection import Entry, before_block, in_attention
 from tinput.record.layouts import sequence_first
 from tinput.record.needs import Needs, attended, missed, needs_of, reported
-from tinput.record.stages import stages_of
+from tinput.record.stages import alone, stages_of
 from tinput.record.trace import Recording
 from tinput.window import Field
 
@@ -80,7 +80,7 @@ def record(
         stack,
         used,
         stages_of(front, block),
-        block_input.detach().clone(),
+        alone(block_input),
         effects,
         attention,
         reason,

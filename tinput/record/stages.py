@@ -114,6 +114,13 @@ def _floating(op: Op) -> bool:
     return isinstance(op.out, Tensor) and op.out.is_floating_point() and op.out.ndim >= 2
 
 
+def alone(value: Tensor) -> Tensor:
+    """A tensor that keeps no larger one, of which it is a part: itself where it is none."""
+    value = value.detach()
+    whole = value.is_contiguous() and value.untyped_storage().nbytes() == value.numel() * value.element_size()
+    return value if whole else value.clone(memory_format=torch.contiguous_format)
+
+
 def _stage(front: Front, op: Op, number: dict[int, int]) -> Stage:
     name, formula, role, note = _described(front, op)
     value, moved = sequence_first(op.value, front.ids.shape[1])
@@ -121,8 +128,7 @@ def _stage(front: Front, op: Op, number: dict[int, int]) -> Stage:
     note = "; ".join(
         part for part in (note, moved if value.ndim > 1 and value.shape[0] != op.value.shape[0] else "") if part
     )
-    value = value.detach().clone()
-    return Stage(name, plain(front, op), op.module, value, note, formula, role, inputs, _scalar(front, op))
+    return Stage(name, plain(front, op), op.module, alone(value), note, formula, role, inputs, _scalar(front, op))
 
 
 def _nearest(front: Front, op: Op, number: dict[int, int]) -> set[int]:
