@@ -186,7 +186,8 @@ def _work(side: str, name: str, what: str) -> dict[str, Any]:
 
     published = PUBLISHED[name]
     small = published | {key: value for key, value in SMALL.items() if key in published}
-    small, config = (CONFIG_MAPPING[given["model_type"]].from_dict(dict(given)) for given in (small, published))
+    kind = CONFIG_MAPPING[str(published["model_type"])]
+    small, config = (kind.from_dict(dict(given)) for given in (small, published))
     SIDES[side](small)
     if what == "memory":
         with _Memory() as memory:

@@ -96,10 +96,12 @@ def test_the_mistakes_are_as_large_as_they_say():
     rows = model.embedding_rows(trace.ids)
     off = float((rows * (math.sqrt(128) - 1)).abs().max())  # the original's scale, from its paper
     assert f"off by up to {off:.2g}" in app.words(show("The usual mistakes", 2, shown="true"))
-    q = tinput.open_model("tinput/rope").trace(A).attention.q_before
+    attention = tinput.open_model("tinput/rope").trace(A).attention
+    assert attention is not None
+    assert attention.q_before is not None
+    q, recorded = attention.q_before, attention.q
     angle = torch.arange(q.shape[1])[:, None] * 10_000.0 ** (-torch.arange(0, 32, 2) / 32)
     turned = torch.view_as_real(torch.view_as_complex(q.unflatten(-1, (-1, 2))) * torch.polar(torch.ones(()), angle))
-    recorded = tinput.open_model("tinput/rope").trace(A).attention.q
     apart = float((turned.flatten(-2) - recorded).abs().max())
     assert f"max |Δ| = {apart:.2g}" in app.words(show("The usual mistakes", 0, shown="true"))
 

@@ -105,7 +105,7 @@ class Buffered(Part):
 
 def with_a_forward_of_its_own():
     part = Part()
-    part.forward = lambda x: [SHARED.ran.append(part), x + 1 + 1 + 1 + 1 + 1][1]
+    part.forward = lambda x, peek=False: [SHARED.ran.append(part), x + 1 + 1 + 1 + 1 + 1][1]  # noqa: ARG005
     return part
 
 

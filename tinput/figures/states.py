@@ -53,7 +53,7 @@ def states(
         note=notes,
         showlegend=True,
     )
-    few = {"showticklabels": False} if len(whole) == 1 else {}
+    few: dict[str, Any] = {"showticklabels": False} if len(whole) == 1 else {}
     draw_axis(
         fig, "y", Axis(row_title, rows), large=large, room=height - 130, showgrid=False,
         range=[rows[-1] + step / 2, -step / 2], **few,

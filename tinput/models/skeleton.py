@@ -305,7 +305,8 @@ class Placeholders:
                     on_meta = func(*map_tensors(_to_meta, args), **map_tensors(_to_meta, kwargs))
                 except NotImplementedError:  # to another device, where there is nothing to take: a dtype at most
                     dtypes = [value for value in (*args, *kwargs.values()) if isinstance(value, torch.dtype)]
-                    on_meta = torch.empty(args[0].shape, dtype=(dtypes or [args[0].dtype])[0], device="meta")
+                    moved: Tensor = next(iter(args))
+                    on_meta = torch.empty(moved.shape, dtype=(dtypes or [moved.dtype])[0], device="meta")
             return map_tensors(lambda t: self.random_like(t) if mixed else self._hollow_like(t), on_meta)
 
         pretend.left_out = self._read  # type: ignore[attr-defined] - for whoever asks what a result was made of
