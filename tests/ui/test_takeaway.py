@@ -126,8 +126,8 @@ def test_text_in_the_file_is_no_markup(text):
     file = File(onefile.html(shown(at), "today"))
     assert onefile.literal.visible(text).replace("␊", "\n") in file.text
     assert {tag for tag, _ in file.tags} <= {
-        "html", "head", "meta", "title", "style", "body", "h1", "h2", "h3", "p", "div", "span", "b", "bdi", "i", "section",
-        "table", "thead", "tbody", "tr", "th", "td", "details", "summary", "pre", "footer", "small",
+        "html", "head", "meta", "title", "style", "body", "h1", "h2", "h3", "p", "div", "span", "b", "i",
+        "bdi", "section", "table", "thead", "tbody", "tr", "th", "td", "details", "summary", "pre", "footer", "small",
     }  # fmt: skip
     assert not [name for _, attributes in file.tags for name in attributes if name.startswith("on")]
     at = app.show("embeddings", text)
