@@ -77,8 +77,8 @@ def stretched() -> int:
         panel.say(
             f"Position interpolation (linear) slows every pair {FACTOR} times: no angle leaves what training showed, "
             "but neighbours are now a quarter of a step apart.",
-            f"YaRN leaves the fastest pair as it is ({fast:.3g} times), slows the slowest {slow:.3g} times, and goes "
-            "from the one to the other in between.",
+            f"YaRN slows the fastest pair {fast:.3g}-fold, so it leaves it alone, and the slowest {slow:.3g}-fold; "
+            "those in between lie in between.",
             note="A what-if: the bundled model was trained without scaling.",
         )
     apart = float((ratio[SPARING] - 1).abs().max())
