@@ -1,6 +1,6 @@
 """Building a real model's module and finding its scheme, beside transformers building the same class on `meta`.
 
-No weights: the configurations of three of the largest published models, written out here. tinput builds the module,
+No weights: the configurations of three of the largest published models, written out. tinput builds the module,
 gives it its buffers and runs it once without weights, at full depth, to see which layer gets positions how;
 transformers only builds it. Each in a process of its own, after the same steps on two small layers of the same kind,
 so that neither pays for an import. Time is the median over processes; memory is by how much the process grew at its
@@ -21,6 +21,7 @@ from typing import Any
 
 from benchmarks.models import MB, _Memory
 from benchmarks.table import Row
+from tests.hub_repos import LLAMA_405B
 
 ROUNDS = 5  # processes for each side's time
 SECONDS = 2.0
@@ -28,28 +29,7 @@ MEGABYTES = 150.0
 
 # What a module depends on, of config.json of meta-llama/Llama-3.1-405B, deepseek-ai/DeepSeek-V3, Qwen/Qwen3-235B-A22B.
 PUBLISHED: dict[str, dict[str, Any]] = {
-    "Llama-3.1-405B": {
-        "model_type": "llama",
-        "architectures": ["LlamaForCausalLM"],
-        "vocab_size": 128_256,
-        "hidden_size": 16_384,
-        "intermediate_size": 53_248,
-        "num_hidden_layers": 126,
-        "num_attention_heads": 128,
-        "num_key_value_heads": 8,
-        "hidden_act": "silu",
-        "max_position_embeddings": 131_072,
-        "rms_norm_eps": 1e-5,
-        "rope_theta": 500_000.0,
-        "rope_scaling": {
-            "rope_type": "llama3",
-            "factor": 8.0,
-            "low_freq_factor": 1.0,
-            "high_freq_factor": 4.0,
-            "original_max_position_embeddings": 8_192,
-        },
-        "tie_word_embeddings": False,
-    },
+    "Llama-3.1-405B": LLAMA_405B,
     "DeepSeek-V3": {
         "model_type": "deepseek_v3",
         "architectures": ["DeepseekV3ForCausalLM"],
