@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from transformers import BertTokenizer, PreTrainedTokenizer
+from transformers import BertTokenizer
 
 from tests import makers
 from tinput.errors import BadText
@@ -310,7 +310,7 @@ def test_more_tokens_than_the_tokenizers_own_maximum():
     assert tokenize(makers.wordpiece(), "the cat " * 7).flags == ()
 
 
-# ---- shared, large, changed, slow -----------------------------------------------------------------
+# ---- shared, large, changed -----------------------------------------------------------------------
 
 
 def test_sixteen_threads_share_a_tokenizer_that_others_cut(minilm):
@@ -368,60 +368,3 @@ def test_a_change_of_the_original_is_seen():
 def test_a_bare_backend_is_a_tokenizer_too():
     kind = makers.byte_fallback()
     assert tokenize(kind.backend_tokenizer, "the 🦙") == tokenize(kind, "the 🦙")
-
-
-class Spelled(PreTrainedTokenizer):
-    """A tokenizer in Python, without offsets: letters, and <unk> for digits."""
-
-    def __init__(self):
-        self.letters = {c: k + 2 for k, c in enumerate("abcdefghijklmnopqrstuvwxyz ")} | {"<unk>": 0, "<e>": 1}
-        super().__init__(unk_token="<unk>", eos_token="<e>")
-
-    @property
-    def vocab_size(self):
-        return len(self.letters)
-
-    def get_vocab(self):
-        return dict(self.letters)
-
-    def _tokenize(self, text, **_):
-        return list(text.lower())
-
-    def _convert_token_to_id(self, token):
-        return self.letters.get(token, 0)
-
-    def _convert_id_to_token(self, index):
-        return next(c for c, k in self.letters.items() if k == index)
-
-    def build_inputs_with_special_tokens(self, ids, pair=None):  # noqa: ARG002 - transformers' signature
-        return [*ids, 1]
-
-
-def test_a_slow_tokenizer():
-    slow = Spelled()
-    tokens = tokenize(slow, "Ab 7c")
-    assert list(tokens.ids) == slow("Ab 7c")["input_ids"]
-    assert tokens.pieces[:6] == ("a", "b", " ", "<unk>", "c", "<e>")
-    assert tokens.spans[:3] == ((0, 1), (1, 2), (2, 3))
-    assert tokens.spans[4] == (4, 5)
-    assert tokens.spans[5] is None
-    assert tokens.unknown == (3,)
-    assert tokens.special[5]
-    (stage,) = stages(slow, "Ab")
-    assert "Spelled is Python code" in stage.what
-
-
-@pytest.mark.parametrize(
-    "make", [makers.byte_level, makers.byte_fallback, makers.unigram, makers.wordpiece, makers.words]
-)
-def test_the_copy_that_is_asked_shares_the_vocabulary_and_tells_the_same(make):
-    from tokenizers import Tokenizer
-
-    from tinput.tokens import _copy
-
-    backend = make().backend_tokenizer
-    copied = _copy(backend)
-    assert copied.to_str() == Tokenizer.from_str(backend.to_str()).to_str()
-    copied.enable_truncation(1)
-    assert backend.truncation is None
-    assert len(backend.encode("two words").ids) > 1
