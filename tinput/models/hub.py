@@ -84,7 +84,7 @@ class Hub:
 
         try:
             persistently(
-                f"{self.name}/{file}",
+                self.name,
                 meter,
                 lambda: hf_hub_download(
                     self.name,
@@ -93,6 +93,7 @@ class Hub:
                     token=self.token,
                     tqdm_class=_bar(meter),  # type: ignore[arg-type]
                 ),
+                file=file,
                 missing=lambda error: (
                     isinstance(error, EntryNotFoundError)
                     and not (isinstance(error, LocalEntryNotFoundError) and not (offline() and self.files is None))
@@ -194,10 +195,10 @@ def _resolve(name: str, revision: str | None, token: bool | None, meter: Meter) 
             raise
         return known, None  # no network today: what was read last time
     except Missing:
-        raise NotFound(f"{host()} has no model {name}; check the spelling of owner and name.") from None
+        raise NotFound(f"There is no model {name} on {host()}; check the spelling of owner and name.") from None
     commit = str(info.sha or "")
     if not COMMIT.fullmatch(commit):
-        raise Unreachable(f"{host()} does not say at which commit {name} is; check HF_ENDPOINT.")
+        raise Unreachable(f"At which commit {name} is, {host()} does not say; check HF_ENDPOINT.")
     if info.gated and token is False:
         raise Gated(
             f"{name} is shown only to those whom its owner lets in, and this server shows its visitors public models "
@@ -259,8 +260,9 @@ def _bar(meter: Meter) -> type:
         def update(self, n: float | None = 1) -> None:
             meter.add(int(n or 0))
 
-        def update_transfer(self, n: float | None = 1) -> None:
+        def update_transfer(self, _: float | None = 1) -> None:
             """What xet counts as it comes over the network, and again, by `update`, as it is written."""
+            meter.alive()
 
         def __enter__(self):
             return self

@@ -46,6 +46,7 @@ class Meter:
 
     def __init__(self, step: str, total: int = 0):
         self.step, self.total, self.done = step, total, 0
+        self.signs = 0  # of life, where something comes that is no byte of the step yet
         self._stopped = threading.Event()
         self._lock = threading.Lock()
 
@@ -55,6 +56,11 @@ class Meter:
             raise Cancelled
         with self._lock:
             self.done += n
+
+    def alive(self) -> None:
+        """Something comes, though it cannot be counted yet. Raises Cancelled as `add` does."""
+        self.add(0)
+        self.signs += 1
 
     def expect(self, n: int) -> None:
         """n more bytes are wanted."""

@@ -185,7 +185,7 @@ class RemoteFile:
                     body = b"".join(_counted(response.iter_raw(), self.size or 0))
                     yield iter([body[start:stop]]), stop
         except (httpx2.HTTPError, httpx2.StreamError, OfflineModeIsEnabled) as error:
-            problem = asking.explained(error, str(self))
+            problem = asking.explained(error, self.hub.name, self.name)
         except RuntimeError as error:  # huggingface_hub closes its client for all when one connection fails
             if "closed" not in str(error):
                 raise
@@ -298,7 +298,7 @@ class RemoteFile:
             )
         if status == 404 and headers.get("X-Error-Code") in (None, "EntryNotFound"):
             return BadFile(f"{self} is missing on {asking.host()}, though its index names it; choose another revision.")
-        return asking.refused(status, str(self), headers.get("X-Error-Code"), headers.get("Retry-After"))
+        return asking.refused(status, self.hub.name, self.name, headers)
 
 
 class Reading:
