@@ -6,6 +6,7 @@ or inside the folders named by the environment variable TINPUT_MODELS; Python ca
 
 from __future__ import annotations
 
+import difflib
 import json
 import os
 import re
@@ -13,16 +14,28 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tinput.errors import BadFile, BadModel, NotAllowed, NotFound, Unknown
+from tinput.errors import BadFile, BadModel, NotAllowed, NotFound, Unknown, Unreachable
+from tinput.models.asking import offline
 from tinput.models.hub import Hub
 
-__all__ = ["Checkpoint", "allowed", "configuration", "fetch", "find", "listed", "read_config", "roots"]
+__all__ = [
+    "HUB_ID",
+    "Checkpoint",
+    "allowed",
+    "bundled",
+    "configuration",
+    "fetch",
+    "find",
+    "listed",
+    "read_config",
+    "roots",
+]
 
 VARIABLE = "TINPUT_MODELS"
 CONFIG = "config.json"
 LONGEST_CONFIG = 50_000_000  # bytes; the longest published ones, with a label for each class, have about 2 MB
 OURS = "tinput/"  # the bundled models' owner; on the Hub it may be anybody
-HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w][\w.-]*")
+HUB_ID = re.compile(r"(?:[A-Za-z0-9][\w.-]{0,95}/)?\w[\w.-]{0,95}", re.ASCII)  # the oldest have no owner: "gpt2"
 DEEPEST = 4  # below a root: owner/name, and the Hub cache's hub/models--owner--name/snapshots/commit
 
 
@@ -58,6 +71,8 @@ def find(
 ) -> Checkpoint:
     """The files of a bundled model ("tinput/rope", or just "rope"), of a folder, or of a model on the Hub by its id.
 
+    Looked for in this order, so that "gpt2" is a folder where there is one of that name, else an id on the Hub.
+
     typed: a visitor of the app typed it, so a path must be `allowed`; loopback: whether the server listens on loopback
     token: False for none; None for the one that huggingface_hub is set up with, which is its owner's: visitors of a
     server that others can reach are shown public models alone
@@ -70,7 +85,7 @@ def find(
 
     from tinput import twins  # late: it registers its architecture with transformers, which takes a moment to import
 
-    if not isinstance(name_or_folder, Path) and (name := _bundled(asked, twins.NAMES)):
+    if not isinstance(name_or_folder, Path) and (name := bundled(asked)):
         if revision is not None:
             raise NotFound(f"{name} comes with tinput and has no revision {revision!r}; leave the revision out.")
         folder = twins.folder(name)
@@ -80,16 +95,17 @@ def find(
         token = False
     if asked.startswith(OURS) and not isinstance(name_or_folder, Path) and _kind(_folder(asked)) == "nothing":
         raise NotFound(f"There is no bundled model {asked}: choose one of {', '.join(twins.NAMES)}.")
-    folder, hub_id = _folder(asked), HUB_ID.fullmatch(asked) is not None
+    folder = _folder(asked)
+    hub_id = HUB_ID.fullmatch(asked) is not None and not isinstance(name_or_folder, Path)
     if typed and not allowed(folder, loopback):  # before anything is looked at: the answer tells nothing of the disk
-        if not hub_id or isinstance(name_or_folder, Path):
+        if not hub_id:
             raise NotAllowed(
                 f"{asked} may not be read: this server reads folders only inside those named by {VARIABLE}; "
                 "choose one of the listed models, or run the app on your own machine."
             )
-        return fetch(asked, revision, token)
+        return _fetch(asked, revision, token, f"{asked} is no bundled model")
     if _kind(folder) == "nothing" and hub_id:
-        return fetch(asked, revision, token)
+        return _fetch(asked, revision, token, f"{asked} is no folder and no bundled model")
     if revision is not None:
         raise NotFound(f"{folder} is a folder and has no revision {revision!r}; leave the revision out.")
 
@@ -111,6 +127,22 @@ def fetch(name: str, revision: str | None, token: bool | None = None) -> Checkpo
     config = read_config(hub.folder, f"{name}/{CONFIG}")
     _check_architecture(f"{name}/{CONFIG}", config)
     return Checkpoint(name, hub.folder, config, hub.commit, hub=hub)
+
+
+def _fetch(asked: str, revision: str | None, token: bool | None, not_here: str) -> Checkpoint:
+    """`fetch`. A name without an owner may be meant for something else: what it is not (`not_here`) is said too."""
+    try:
+        return fetch(asked, revision, token)
+    except (NotFound, Unreachable) as error:
+        if "/" in asked:
+            raise
+        said, kind = str(error), NotFound if offline() else type(error)
+    from tinput import twins
+
+    short = {name.removeprefix(OURS): name for name in twins.NAMES}
+    near = [short[name] for name in difflib.get_close_matches(asked.lower(), short, n=1)]
+    said = f"it{said.removeprefix(asked)}" if said.startswith(asked) else said[0].lower() + said[1:]
+    raise kind(f"{not_here}{f' (the nearest is {near[0]})' if near else ''}, and {said}")
 
 
 def roots() -> tuple[Path, ...]:
@@ -199,8 +231,11 @@ def _check_architecture(file: str, config: dict[str, Any]) -> None:
     )
 
 
-def _bundled(asked: str, names: tuple[str, ...]) -> str | None:
-    return next((name for name in names if asked in (name, name.removeprefix("tinput/"))), None)
+def bundled(asked: str) -> str | None:
+    """The bundled model of a name, which may leave "tinput/" out; None if there is none."""
+    from tinput import twins
+
+    return next((name for name in twins.NAMES if asked in (name, name.removeprefix(OURS))), None)
 
 
 def _folder(asked: str) -> Path:

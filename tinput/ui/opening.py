@@ -6,6 +6,7 @@ tried again by itself, since each try may take seconds: the page offers to.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,6 @@ import streamlit as st
 from tinput.errors import BadModel, Pickled
 from tinput.models import files
 from tinput.models.sources import bytes_said
-from tinput.twins import NAMES
 from tinput.ui import cache
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ _READ_TOO = "Read q and k too"  # of the button
 class Asked:
     """What is asked for, with all that a thread without a session needs to open it.
 
-    name, revision: as typed ("owner/name@revision"); loopback: whether this machine alone is served
+    name, revision: as typed ("gpt2", "owner/name@revision"); loopback: whether this machine alone is served
     pickle: read weights that are pickles alone; attention: True to read q and k, None to read them if that is little
     """
 
@@ -47,7 +47,7 @@ class Asked:
     @property
     def may_take_long(self) -> bool:
         """Whether it may be read over the network."""
-        return self.name not in NAMES and files.HUB_ID.fullmatch(self.name) is not None
+        return files.HUB_ID.fullmatch(self.name) is not None and files.bundled(self.name) is None
 
 
 def asked(typed: str, loopback: bool) -> Asked:
@@ -55,7 +55,7 @@ def asked(typed: str, loopback: bool) -> Asked:
     if (error := _of(_FAILED).get(typed)) is not None:
         raise error
     name, _, revision = typed.partition("@")
-    if not revision or not files.HUB_ID.fullmatch(name):  # a path may hold an @
+    if not revision or not files.HUB_ID.fullmatch(name) or (loopback and os.path.isdir(typed)):  # a path may hold an @
         name, revision = typed, ""
     return Asked(
         typed,
