@@ -42,4 +42,4 @@ def make(kind: str, **more):
 
 
 KINDS = ("heatmap", "masked", "similarity", "weights", "panels", "lines", "log lines", "bars", "stacked", "scatter",
-         "helix", "dials", "states", "path", "before after")  # fmt: skip
+         "helix", "dials", "states", "path", "before after", "linked")  # fmt: skip

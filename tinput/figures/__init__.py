@@ -10,9 +10,11 @@ from tinput.figures.before_after import before_after
 from tinput.figures.colour import OKABE_ITO, limits
 from tinput.figures.curves import bars, lines, stacked
 from tinput.figures.dials import dials
-from tinput.figures.heat import CELLS, cells, heatmap, panels, similarity, weights
+from tinput.figures.heat import heatmap, similarity, weights
 from tinput.figures.labels import literal
 from tinput.figures.linked import Ruler, linked
+from tinput.figures.matrix import CELLS, cells
+from tinput.figures.panels import panels
 from tinput.figures.path import path
 from tinput.figures.points import scatter
 from tinput.figures.states import states

@@ -11,23 +11,11 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from tinput.figures import colour
+from tinput.figures import colour, matrix
 from tinput.figures import labels as text
-from tinput.figures.heat import (
-    CELLS,
-    _colorbar,
-    _colorscale,
-    _describe,
-    _legend,
-    _lines,
-    _notes,
-    _places,
-    _range,
-    _small_ticks,
-    _under,
-    _window,
-)
-from tinput.figures.style import INK, Sketch, dtype_of, number, size
+from tinput.figures.matrix import CELLS, Colours
+from tinput.figures.panels import draw_panel, foot, full_labels, legend_above, panel_axis, panel_name, under
+from tinput.figures.style import Sketch, dtype_of, size
 
 __all__ = ["before_after"]
 
@@ -61,93 +49,53 @@ def before_after(
         its colours end at its largest magnitude (at the same quantile), at the least at a thousandth of the range of
         the other two: rounding looks like no change
     """
-    sides = [before, after, difference]
-    drawn = [_window(side, rows, columns, row_title, column_title, None, None, (CELLS // 3, 256)) for side in sides]
-    flat = [np.where(np.isfinite(shown.values) & ~shown.blank, shown.values, np.nan) for shown, *_ in drawn]
-    both = np.concatenate([part.ravel() for part in flat[:2]])
-    scale = scale or colour.choose(both)
-    low, high = limits or colour.limits(both, scale=scale, quantile=quantile)
+    drawn = [
+        matrix.drawn(side, (row_title, rows), (column_title, columns), limits=(CELLS // 3, 256))
+        for side in (before, after, difference)
+    ]
+    both = np.concatenate([shown.z.ravel() for shown in drawn[:2]])
+    colours = matrix.colours_of(both, scale, limits, quantile)
     # rounding is no change: what is a thousandth of the colours before and after has the colour of nothing
-    bound = max(colour.limits(flat[2], scale="diverging", quantile=quantile)[1], _NO_CHANGE * (high - low))
-    if not np.nanmax(np.abs(flat[2]), initial=0) > 0:
-        bound = high - low
-    beyond = quantile < 1 and bool((np.abs(both[np.isfinite(both)]) > max(high, -low)).any())
-    ends = f"colours end at {number(high)} (the {100 * quantile:g} % quantile)" if beyond and not limits else ""
-    notes = _notes(dtype or dtype_of(before), drawn[0][3], note, ends)
-    font, (shown, row, column, _) = size(large), drawn[0]
-    lines = _lines(notes, font)
-    under = _under(column, _ROOM / 3, font)
-    bottom = round(under + len(lines) * font * 1.3 + 6)
+    change, extent = drawn[2].z, colours.high - colours.low
+    bound = max(colour.limits(change, scale="diverging", quantile=quantile)[1], _NO_CHANGE * extent)
+    if not np.nanmax(np.abs(change), initial=0) > 0:
+        bound = extent
+    row, column, font = drawn[0].row, drawn[0].column, size(large)
+    notes = matrix.notes_of(dtype or dtype_of(before), drawn[0].left_out, note, colours.ends)
+    below = foot(notes, under(column, _ROOM / 3, font), font)
     tall = int(min(max(len(row.at) * font * 1.45, 240), 460 if large else 380))
     top = 28 + 2 * font  # a legend, and below it the names
     fig = Sketch(
         large=large,
-        height=tall + bottom + top,
-        description=f"3 panels ({', '.join(map(str, names))}), the first: "
-        + _describe(shown, row, column, value_title, notes),
+        height=tall + below.bottom + top,
+        description=f"3 panels ({', '.join(map(str, names))}), the first: {drawn[0].describe(value_title, notes)}",
         note=notes,
     )
-    for k, (name, place, (_, row, column, _)) in enumerate(zip(names, (_LEFT, _MIDDLE, _RIGHT), drawn, strict=True)):
+    for k, (name, place, shown) in enumerate(zip(names, (_LEFT, _MIDDLE, _RIGHT), drawn, strict=True)):
         key = "" if k == 0 else str(k + 1)
-        fig.trace(
-            "heatmap",
-            z=flat[k].astype(np.float32),
-            **_places("x", column.at),
-            **_places("y", row.at),
-            coloraxis="coloraxis2" if k == 2 else "coloraxis",
-            xaxis=f"x{key}",
-            yaxis=f"y{key}",
-            hoverongaps=False,
-            name=text.literal(name),
-            hovertemplate=f"{text.literal(name)}<br>{text.literal(row.title)} %{{y}}<br>"
-            f"{text.literal(column.title)} %{{x}}<br>{text.literal(value_title)} %{{z:.3~g}}<extra></extra>",
-        )
-        common: dict[str, Any] = {"showgrid": False, "zeroline": False, "ticks": "", "automargin": True}
-        heading = {"font": {"size": font, "color": INK}, "standoff": 4}
+        draw_panel(fig, key, shown, name, value_title, "coloraxis2" if k == 2 else "coloraxis")
+        x = panel_axis("x", key, shown.column, _ROOM / 3.6, font, ticks=True, title=True)
+        y = panel_axis("y", key, shown.row, tall, font, ticks=k == 0, title=k == 0)
         fig.set(**{
-            f"xaxis{key}": {
-                **common, **_small_ticks(column, _ROOM / 3.6, font, True, "x"), "domain": place, "anchor": f"y{key}",
-                "range": _range(column.at), "title": {"text": text.literal(column.title), **heading},
-                **({"matches": "x"} if key else {}),
-            },
-            f"yaxis{key}": {
-                **common, **_small_ticks(row, tall, font, k == 0, "y"), "domain": (0, 1), "anchor": f"x{key}",
-                "range": _range(row.at)[::-1], "title": {"text": text.literal(row.title) if k == 0 else "", **heading},
-                **({"matches": "y"} if key else {}),
-            },
+            f"xaxis{key}": {**x, "domain": place, **({"matches": "x"} if key else {})},
+            f"yaxis{key}": {**y, "domain": (0, 1), **({"matches": "y"} if key else {})},
         })  # fmt: skip
-        fig.write(
-            text=text.literal(name), x=sum(place) / 2, y=1, xref="paper", yref="paper", xanchor="center",
-            yanchor="bottom", font={"size": font},
-        )  # fmt: skip
-    fig.write(
-        text="<br>".join(text.literal(line, 2 * len(line)) for line in lines), x=0.5, y=0, xref="paper", yref="paper",
-        xanchor="center", yanchor="top", yshift=-under, font={"size": font, "color": INK}, name="note",
-    )  # fmt: skip
-    bar = {"len": 1, "y": 0.5, "outlinewidth": 0, "xpad": 4}
+        panel_name(fig, text.literal(name), sum(place) / 2, 1, font)
+    below.write(fig)
+    bar = {"len": 1, "y": 0.5, "outlinewidth": 0, "xpad": 4, "xanchor": "left"}
+    changes = Colours("diverging", -bound, bound)
     fig.set(
-        margin={"b": bottom, "t": top},
-        coloraxis={
-            "cmin": low,
-            "cmax": high,
-            "colorscale": _colorscale(scale),
-            "colorbar": {**_colorbar(value_title, scale, large), **bar, "x": _MIDDLE[1], "xanchor": "left"},
-        },
-        coloraxis2={
-            "cmin": -bound,
-            "cmax": bound,
-            "colorscale": _colorscale("diverging"),
-            "colorbar": {**_colorbar("difference", "diverging", large), **bar, "x": _RIGHT[1], "xanchor": "left"},
-        },
+        margin={"b": below.bottom, "t": top},
+        coloraxis=colours.axis(value_title, large, **bar, x=_MIDDLE[1]),
+        coloraxis2=changes.axis("difference", large, **bar, x=_RIGHT[1]),
     )
-    meta = fig.layout["meta"]
     step = float(row.at[1] - row.at[0]) if len(row.at) > 1 else 1.0
-    meta |= {"edges": [*(row.at - step / 2).tolist(), float(row.at[-1] + step / 2)], "first": 0}
-    meta["square"] = len(row.at) == len(column.at)  # what the page marks in all three when one is pointed at
-    for name, axis in (("rows", row), ("columns", column)):
-        if axis.labels is not None:
-            meta[name] = [text.short(label, text.LONGEST) for label in axis.labels]
-    if any(shown.blank.any() for shown, *_ in drawn):
-        _legend(fig, "masked: left blank", "square-open")
-        fig.set(legend={"y": 1, "yref": "container", "yanchor": "top"})
+    fig.layout["meta"] |= {  # what the page marks in all three when one is pointed at
+        "edges": [*(row.at - step / 2).tolist(), float(row.at[-1] + step / 2)],
+        "first": 0,
+        "square": len(row.at) == len(column.at),
+    }
+    full_labels(fig, row, column)
+    if any(shown.blank.any() for shown in drawn):
+        legend_above(fig)
     return fig.figure()

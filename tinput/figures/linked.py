@@ -12,9 +12,10 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from tinput.figures import colour
+from tinput.figures import colour, matrix
 from tinput.figures import labels as text
-from tinput.figures.heat import CELLS, _colorbar, _colorscale, _lines, _notes
+from tinput.figures.matrix import CELLS
+from tinput.figures.panels import PLAIN, foot, panel_name
 from tinput.figures.style import INK, PLOT_WIDTH, Axis, Sketch, as_array, count, dtype_of, number, size
 
 __all__ = ["Ruler", "linked"]
@@ -110,21 +111,16 @@ def linked(
     tops = [_numbers(a, s, len(arrays)) if columns is None else columns.panel(k, column_title)
             for k, (a, s) in enumerate(zip(arrays, sides, strict=True))]  # fmt: skip
     drawn = [_cells(a, s.index, t.index) for a, s, t in zip(arrays, sides, tops, strict=True)]
-    flat = np.concatenate([z.ravel() for z in drawn])
-    scale = scale or colour.choose(flat)
-    low, high = limits or colour.limits(flat, scale=scale, quantile=quantile)
+    colours = matrix.colours_of(np.concatenate([z.ravel() for z in drawn]), scale, limits, quantile)
     steps = {int(t.index[1] - t.index[0]) for t in tops if columns is None and len(t.index) > 1} - {1}
     thinned = f"1 {column_title} in {' or '.join(map(str, sorted(steps)))} shown" if steps else ""
-    beyond = quantile < 1 and not limits and bool((np.abs(flat[np.isfinite(flat)]) > high).any())
-    ends = f"colours end at {number(high)} (the {100 * quantile:g} % quantile)" if beyond else ""
-    notes = _notes(dtype or dtype_of(values[0]), thinned, note, ends)
+    notes = matrix.notes_of(dtype or dtype_of(values[0]), thinned, note, colours.ends)
     extent = float(rows.edges[-1])
     one = int(min(max(extent * font * 1.5, 190 if columns is None else 250), 460 if down == 1 else 340))
-    lines = _lines(notes, font)
     upright = text.longest([text.short(label, _SHORT) for label in columns.labels]) if columns else 0
     under = font * (3.2 + 0.65 * upright)  # of the panels: their ticks, upright where they are words, and a title
-    bottom = round(under + len(lines) * font * 1.3 + 6)
-    height = down * (one + 34) + bottom
+    below = foot(notes, under, font)
+    height = down * (one + 34) + below.bottom
     fig = Sketch(
         large=large,
         height=height,
@@ -134,7 +130,7 @@ def linked(
     )
     fig.layout["meta"] |= {"edges": rows.edges.tolist(), "first": rows.first, "square": columns is not None}
     # The left panels' labels need room: the first axis' automargin makes it, since panels share the paper's left edge.
-    gap_x, gap_y = 0.02, 34 / (height - bottom)
+    gap_x, gap_y = 0.02, 34 / (height - below.bottom)
     width, tall = (1 - gap_x * (across - 1)) / across, 1 / down - gap_y
     first_of: dict[int, str] = {}
     for k, (z, side, top, name) in enumerate(zip(drawn, sides, tops, names, strict=True)):
@@ -151,8 +147,7 @@ def linked(
             yaxis=f"y{key}",
             hoverongaps=False,
             name=text.literal(name),
-            hovertemplate=f"{text.literal(name)}<br>{text.literal(row_title)} %{{y}}<br>{text.literal(column_title)} "
-            f"%{{x}}<br>{text.literal(value_title)} %{{z:.3~g}}<extra></extra>",
+            hovertemplate=matrix.hover(row_title, column_title, value_title, name),
         )
         lowest = k + across >= len(values)
         fig.set(**{
@@ -166,20 +161,11 @@ def linked(
         if columns and lowest:
             _visible(fig, "x", key, k, columns, PLOT_WIDTH * 1.2 / across, font, column_title)
         room = int(PLOT_WIDTH * 1.25 * width / (font * 0.52))
-        fig.write(
-            text=text.literal(name, room), x=left + width / 2, y=roof, xref="paper", yref="paper", xanchor="center",
-            yanchor="bottom", font={"size": font},
-        )  # fmt: skip
-    fig.write(
-        text="<br>".join(text.literal(line, 2 * len(line)) for line in lines), x=0.5, y=0, xref="paper", yref="paper",
-        xanchor="center", yanchor="top", yshift=-under, font={"size": font, "color": INK}, name="note",
-    )  # fmt: skip
+        panel_name(fig, text.literal(name, room), left + width / 2, roof, font)
+    below.write(fig)
     # As high as the panels without their names: beside these stand the chart's own buttons.
-    bar = {**_colorbar(value_title, scale, large), "len": 1 - gap_y, "y": (1 - gap_y) / 2, "outlinewidth": 0}
-    fig.set(
-        margin={"b": bottom, "t": 6},
-        coloraxis={"cmin": low, "cmax": high, "colorscale": _colorscale(scale), "colorbar": bar},
-    )
+    bar = {"len": 1 - gap_y, "y": (1 - gap_y) / 2}
+    fig.set(margin={"b": below.bottom, "t": 6}, coloraxis=colours.axis(value_title, large, **bar))
     return fig.figure()
 
 
@@ -199,13 +185,10 @@ def _numbers(array: NDArray[np.float32], rows: _Side, panels: int) -> _Side:
     return _Side(Axis("", index), np.concatenate((index - half, [index[-1] + half])), index)
 
 
-_PLAIN: dict[str, Any] = {"showgrid": False, "zeroline": False, "ticks": ""}
-
-
 def _hidden(side: _Side, letter: str, key: str, domain, anchor: str, extent: float) -> dict[str, Any]:
     """An axis that nobody sees, with every token in full: what the hover box reads. Linked to the first panel's."""
     return {
-        **_PLAIN,
+        **PLAIN,
         "domain": domain,
         "anchor": anchor,
         "tickmode": "array",
@@ -222,7 +205,7 @@ def _numbered(top: _Side, key: str, domain, first_of: dict[int, str], title: str
     width = int(top.index[-1])
     linked_to = first_of.setdefault(width, f"x{key}")
     return {
-        **_PLAIN,
+        **PLAIN,
         "domain": domain,
         "anchor": f"y{key}",
         "range": [float(top.edges[0]), float(top.edges[-1])],
@@ -248,7 +231,7 @@ def _visible(fig: Sketch, letter: str, key: str, k: int, ruler: Ruler, room: flo
             last = at
     fig.set(**{
         f"{letter}axis{twin}": {
-            **_PLAIN,
+            **PLAIN,
             "overlaying": f"{letter}{key}",
             "matches": letter,
             "anchor": f"{'x' if letter == 'y' else 'y'}{key}",
