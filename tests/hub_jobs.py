@@ -201,6 +201,16 @@ def at_once(name: str, threads: int, **options: Any) -> list[dict[str, Any]]:
         return list(pool.map(lambda _: traced(name, **options), range(threads)))
 
 
+def here(folder: str, job: str, *args: Any, **options: Any) -> Any:
+    """A job with another working folder."""
+    before = os.getcwd()
+    os.chdir(folder)
+    try:
+        return globals()[job](*args, **options)
+    finally:
+        os.chdir(before)
+
+
 def looked_at(page: str, press: str = "", **link: str) -> dict[str, Any]:
     """A page of the app as a link shows it, after a press on the button whose key is given: words, buttons, pictures.
 

@@ -49,7 +49,7 @@ def open_model(
     allow_pickle: bool = False,
     token: bool | None = None,
 ) -> Model:
-    """A bundled model ("tinput/rope"), a folder with a checkpoint, or one on the Hub ("owner/name"); reads no weights.
+    """A bundled model ("tinput/rope"), a folder with a checkpoint, or one on the Hub ("gpt2"); reads no weights.
 
     revision: a branch, tag or commit of a model on the Hub; allow_pickle: read weights that are pickles alone, as
     tensors only (of a model on the Hub, all of them are downloaded); token: False to ask the Hub without a token

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,23 @@ def test_a_hub_id_is_looked_for_in_the_cache_alone_when_offline(tmp_path, monkey
     with pytest.raises(Unreachable, match="HF_HUB_OFFLINE is set"):
         find("openai-community/gpt2", "v1")
     assert offline == []
+
+
+@pytest.mark.parametrize(("asked", "nearest"), [("gpt2", ""), ("ropes", " (the nearest is tinput/rope)")])
+def test_a_name_without_an_owner_is_an_id_on_the_hub_too(tmp_path, monkeypatch, offline, asked, nearest):
+    monkeypatch.chdir(tmp_path)
+    not_cached = re.escape(
+        f"bundled model{nearest}, and it is not in huggingface_hub's cache, and HF_HUB_OFFLINE is set"
+    )
+    with pytest.raises(NotFound, match=f"^{asked} is no folder and no {not_cached}"):
+        find(asked)
+    with pytest.raises(NotFound, match=f"^{asked} is no {not_cached}"):  # nothing is told of the server's disk
+        find(asked, typed=True, loopback=False)
+    with pytest.raises(NotFound, match="There is no folder"):
+        find(Path(asked))
+    assert offline == []
+    model(tmp_path / asked)
+    assert find(asked).folder == tmp_path / asked
 
 
 def test_a_name_of_tinputs_own_is_not_looked_for_on_the_hub(tmp_path, monkeypatch):

@@ -134,7 +134,7 @@ def _fetch(asked: str, revision: str | None, token: bool | None, not_here: str) 
     try:
         return fetch(asked, revision, token)
     except (NotFound, Unreachable) as error:
-        if "/" in asked:
+        if "/" in asked or revision is not None:  # what has a revision is meant for the Hub
             raise
         said, kind = str(error), NotFound if offline() else type(error)
     from tinput import twins

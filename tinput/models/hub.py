@@ -62,7 +62,7 @@ class Hub:
     @property
     def key(self) -> str:
         """What stands for these contents in a cache that several users' models share."""
-        return f"{endpoint()} {self.name} {self.commit}"
+        return f"{endpoint()} {self.commit}"  # a repo may have two names
 
     def has(self, file: str) -> bool | None:
         """Whether the repo holds a file; None where that is not known."""

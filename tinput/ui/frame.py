@@ -67,7 +67,7 @@ def sidebar() -> None:
         key="model",
         default=sources.DEFAULT_MODEL,
         help="The bundled six differ in their position scheme alone. Any model on the Hub can be typed by its id, "
-        "owner/name or owner/name@revision: only the bytes that a text needs are read.",
+        "gpt2, owner/name or owner/name@revision: only the bytes that a text needs are read.",
     )
     st.html(literal.paragraphs([f"Or type a model's id on the Hub{also}."], "note"))
     with st.popover("Models on the Hub", type="tertiary", icon=":material/cloud:"):
