@@ -18,10 +18,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from tinput.models.skeleton import Skeleton
 from tinput.positions import SCHEMES, Add, Bias, Content, Effect, Nothing, Rotate
 from tinput.positions.rope import rotate_by
-from tinput.record import Attention, LayerEffect, Recording, Trace
+from tinput.record import Attention, LayerEffect, Recording, Stack, Trace
 from tinput.record.injection import pairs
+from tinput.record.outline import WHY
 
 __all__ = ["Agreement", "Clues", "compare", "effects", "formula", "tolerance"]
 
@@ -54,6 +56,25 @@ class Clues:
     n_rows: Callable[[str], int]
     own: bool = False
     blocks: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, skeleton: Skeleton, stack: Stack, config: Mapping[str, Any], *, own: bool) -> Clues:
+        """Of a model's stack. config: the whole model's; a composite has one for the part around this stack."""
+        weights, path = skeleton.weights, stack.path
+        while path:
+            path = path.rpartition(".")[0]
+            part = getattr(skeleton.model.get_submodule(path), "config", None)
+            if part is not None:
+                config = part.to_dict()
+                break
+        blocks = tuple(int(path.rpartition(".")[2]) for path in stack.paths)
+        if weights is None:
+            return cls(config, _no_table, _no_table, own, blocks)
+        return cls(config, weights.rows, lambda name: weights.shape(name)[0], own, blocks)
+
+
+def _no_table(*_: Any) -> Any:
+    raise ValueError(WHY)
 
 
 def tolerance(recorded: Tensor, positions: Tensor) -> float:

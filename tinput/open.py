@@ -17,29 +17,23 @@ from tinput.models import files, tokenizers
 from tinput.models.headers import DTYPES
 from tinput.models.named import ModuleWeights, Source
 from tinput.models.skeleton import Skeleton
-from tinput.models.sources import bytes_said, weights_of
+from tinput.models.sources import weights_of
 from tinput.positions import Add, Effect
 from tinput.record import (
     Anatomy,
     Instead,
     Outline,
-    Recording,
     Stack,
     Trace,
-    needed,
     outline,
-    record,
     survey,
     with_vectors,
 )
 from tinput.record.naming import UNKNOWN, reason_of, scheme_of, usable_length
-from tinput.record.needs import Needs
-from tinput.record.outline import WHY
+from tinput.record.sparing import Sparing
 from tinput.tokens import Tokens, tokenize
 
 __all__ = ["UNKNOWN", "Model", "open_model", "scheme_of"]
-
-FREE = 100_000  # bytes of q and k that are read over the network unasked: what a header takes
 
 
 def open_model(
@@ -81,7 +75,6 @@ class Model:
         self._hf_config = files.configuration(checkpoint)
         self._lock = threading.RLock()
         self._skeletons: dict[torch.dtype, Skeleton] = {}
-        self._few: dict[str, Needs] = {}
 
     def __repr__(self) -> str:
         return f"Model({self.name!r})"
@@ -138,6 +131,10 @@ class Model:
         """Where positions enter, by stack and layer; found without reading a weight."""
         with self._lock:
             return survey(self._skeleton(torch.float32))
+
+    @functools.cached_property
+    def _sparing(self) -> Sparing:
+        return Sparing(self._skeleton(torch.float32), self.anatomy)
 
     def stack(self, name: str | None = None) -> Stack:
         """A stack of blocks: "encoder", "decoder", or the first. Raises BadIds for one that the model has not got."""
@@ -283,7 +280,7 @@ class Model:
         skeleton = self._skeleton(self._dtype(dtype))
         try:
             with torch.autocast("cpu", enabled=False):  # whatever the caller's code runs in
-                found = self._record(skeleton, where, numbers, chosen, attention)
+                found = self._sparing.record(skeleton, where, numbers, chosen, attention)
         except (BadIds, NotRecorded) as error:
             usable = usable_length(where)
             if usable is not None and chosen is None and len(numbers) > usable:
@@ -316,45 +313,11 @@ class Model:
             causal=found.causal,
         )
 
-    def _record(
-        self, skeleton: Skeleton, stack: Stack, ids: Tensor, positions: Tensor | None, attention: bool | None
-    ) -> Recording:
-        """The recorded half of a trace. Over the network, or without attention, what it will read is found first."""
-        if not self.remote and attention is not False:
-            return record(skeleton, self.anatomy, stack, ids, positions, scheme_of)
-        assert skeleton.weights is not None
-        few = self._needed_by_few(stack)
-        needs = needed(skeleton, self.anatomy, stack, ids, positions, attention=attention is True or not few.ahead)
-        skeleton.require((*needs.rows, *needs.whole))
-        with skeleton.weights.holding(needs.rows, needs.whole):
-            why = ""
-            if attention is not True:
-                size = skeleton.weights.size(few.attention - needs.names(False))
-                if attention is False or size > FREE:
-                    why = f"reading q and k takes {bytes_said(size)} more; ask for them by trace(..., attention=True)"
-                elif few.ahead:
-                    needs = needed(skeleton, self.anatomy, stack, ids, positions)
-            with skeleton.weights.holding({}, () if why else needs.attention):
-                run = functools.partial(record, skeleton, self.anatomy, stack, ids, positions, scheme_of)
-                try:
-                    return run(needs=needs, without_attention=why)
-                except NotRecorded:  # BLT's patcher decides by numbers how the run goes on: then nothing is left out
-                    if self.remote:
-                        raise
-                    return run(without_attention=why)
-
     def attention_bytes(self, stack: str | None = None) -> int:
         """How many bytes of files the q and k of the first attention layer take, beside what a trace reads anyway."""
         where, weights = self.stack(stack), self._module_weights()
         weights.shape(self.embedding_name)  # reads the header that tells how wide numbers are
-        return weights.size(self._needed_by_few(where).attention)
-
-    def _needed_by_few(self, stack: Stack) -> Needs:
-        """What a trace of three tokens takes: its attention's parameters are those of any text."""
-        if stack.path not in self._few:
-            few = torch.arange(min(3, self.vocab_size))
-            self._few[stack.path] = needed(self._skeleton(torch.float32), self.anatomy, stack, few)
-        return self._few[stack.path]
+        return weights.size(self._sparing.few(where).attention)
 
     def outline(self, length: int, stack: str | None = None) -> Outline:
         """What positions inject into a text of `length` tokens, from the configuration alone: no weight is read.
@@ -394,18 +357,7 @@ class Model:
         return with_vectors(self._skeleton(dtype), self.anatomy, self.stack(trace.stack), trace.ids, vectors)
 
     def _clues(self, skeleton: Skeleton, stack: Stack) -> Clues:
-        weights = skeleton.weights
-        config, path = self.config, stack.path
-        while path:  # composite configurations: the part that the module around this stack was made from
-            path = path.rpartition(".")[0]
-            part = getattr(skeleton.model.get_submodule(path), "config", None)
-            if part is not None:
-                config = part.to_dict()
-                break
-        blocks = tuple(int(path.rpartition(".")[2]) for path in stack.paths)
-        if weights is None:
-            return Clues(config, _no_table, _no_table, self.bundled, blocks)
-        return Clues(config, weights.rows, lambda name: weights.shape(name)[0], self.bundled, blocks)
+        return Clues.of(skeleton, stack, self.config, own=self.bundled)
 
     def _dtype(self, dtype: str | torch.dtype) -> torch.dtype:
         if dtype == "checkpoint":
@@ -420,10 +372,6 @@ class Model:
             if dtype not in self._skeletons:
                 self._skeletons[dtype] = Skeleton(self._hf_config, self.weights, dtype)
             return self._skeletons[dtype]
-
-
-def _no_table(*_: Any) -> Any:
-    raise ValueError(WHY)
 
 
 def _whole_numbers(values: Any, what: str) -> Tensor:

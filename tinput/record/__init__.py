@@ -12,6 +12,7 @@ injected.py   what each way in which positions enter adds, rotates or biases
 recording.py  all of it together
 trace.py      the values that come out
 needs.py      which parameters that takes, before any is read
+sparing.py    a recording that reads no more than was asked for
 outline.py    what follows from the configuration alone
 instead.py    the same with other vectors added in place of positions
 """

@@ -32,8 +32,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import streamlit as st
 
 from tinput.errors import BadModel, NoWeights, Pickled, TinputError, TooLong
-from tinput.open import FREE
 from tinput.positions import SCHEMES
+from tinput.record.sparing import FREE
 from tinput.ui import cache, configuration, literal, loading, opening, shows, sources, takeaway, words
 from tinput.ui.controls import choose, line, model_choice, number, slider, toggle, token
 from tinput.ui.place import Panel, columns, details, empty, html, note, panel, sentences, stop, trouble
