@@ -192,6 +192,29 @@ def stopped(name: str, after: int, **options: Any) -> str:
     return "it ended by itself"
 
 
+def stopped_after(name: str, seconds: float) -> str:
+    """A trace that its listener stops after some time."""
+    import time
+
+    from tinput.models import progress
+
+    class Enough(Exception):
+        pass
+
+    until = time.monotonic() + seconds
+
+    def listen(done: int, total: int, step: str) -> None:  # noqa: ARG001
+        if time.monotonic() > until:
+            raise Enough(step)
+
+    try:
+        with progress.to(listen):
+            seen(name)
+    except Enough as error:
+        return f"Enough: {error}"
+    return "it ended by itself"
+
+
 def at_once(name: str, threads: int, **options: Any) -> list[dict[str, Any]]:
     """As many threads trace one model that nobody has traced yet."""
     from concurrent.futures import ThreadPoolExecutor

@@ -10,10 +10,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.hub import Client, Hub, Repo
+from tests import hub_jobs as jobs
+from tests.hub import TOKEN, Client, Hub, Repo
 from tests.hub_repos import rewrite
 
-__all__ = ["EMBEDDING", "INDEX", "STEP", "WEIGHTS", "World", "edit", "remove", "replace", "same", "shorten"]
+__all__ = [
+    "EMBEDDING",
+    "INDEX",
+    "STEP",
+    "WEIGHTS",
+    "Case",
+    "World",
+    "edit",
+    "meets",
+    "remove",
+    "replace",
+    "same",
+    "shorten",
+]
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 EMBEDDING = "model.embed_tokens.weight"
@@ -80,3 +94,50 @@ def same(one: dict[str, Any], other: dict[str, Any]) -> bool:
     facts = [{k: v for k, v in seen["facts"].items() if not k.startswith(drop)} for seen in (one, other)]
     assert arrays[0], "nothing to compare"
     return arrays[0] == arrays[1] and facts[0] == facts[1]
+
+
+@dataclass
+class Case:
+    """What is done, and what must come of it: the error's class, what the sentence says, and the most traffic."""
+
+    what: str
+    breaks: Callable[[World], Any]
+    kind: str
+    says: tuple[str, ...]
+    requests: int = 12
+    sent: int = 250_000
+    job: str = "seen"
+    patience: float = 10.0
+    revision: str | None = None
+
+
+def meets(world: World, case: Case) -> None:
+    """Asserts that a failure is one sentence with the next step, and no more than that."""
+    hub, run = world.hub, world.run
+    case.breaks(world)
+    job: list[Any] = [] if case.job == "seen" else ["seen"]
+    if case.job == "impatient":
+        job = [case.patience, "seen"]
+    outcome = run.outcome(getattr(jobs, case.job), *job, world.name, revision=case.revision)
+
+    assert outcome.kinds, "nothing was raised"
+    assert "TinputError" in outcome.kinds, outcome.shown
+    assert set(case.kind.split("|")) & set(outcome.kinds), outcome.said
+    said = outcome.said
+    assert re.fullmatch(r"[^\n]{20,400}\.", said), said  # one line that ends
+    for part in case.says:
+        assert re.search(part.format(name=re.escape(world.name), url=re.escape(hub.url)), said, re.IGNORECASE), said
+    assert STEP.search(said), f"no next step: {said}"
+    assert not re.search(r"Traceback|Error\b|0x[0-9a-f]+|Signature|<html", said), said
+    assert TOKEN not in outcome.shown
+    assert "Signature" not in outcome.printed
+    assert len(hub.requests) <= case.requests, hub.requests
+    assert hub.sent <= case.sent, hub.requests
+
+    # all is well again: so is the model, and the same as from the folder
+    hub.heal()
+    hub.tokens.add(TOKEN)
+    hub.stop()
+    hub.start()
+    hub.add(world.name, world.folder)
+    assert same(run(jobs.seen, world.name), run(jobs.seen, str(world.folder)))

@@ -6,37 +6,18 @@ happens, the token is nowhere to be seen, requests and bytes are bounded, and th
 
 from __future__ import annotations
 
-import re
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests import hub_jobs as jobs
 from tests import tiny
-from tests.hub import TOKEN
 from tests.hub_repos import pickled
-from tests.hub_world import EMBEDDING, INDEX, STEP, WEIGHTS, World, edit, remove, replace, same, shorten
+from tests.hub_world import EMBEDDING, INDEX, WEIGHTS, Case, World, edit, meets, remove, replace, shorten
 
 FIRST = "model-00001-of"  # the shard that holds the embedding
-
-
-@dataclass
-class Case:
-    """What is done, and what must come of it: the error's class, what the sentence says, and the most traffic."""
-
-    what: str
-    breaks: Callable[[World], Any]
-    kind: str
-    says: tuple[str, ...]
-    requests: int = 12
-    sent: int = 250_000
-    job: str = "seen"
-    patience: float = 10.0
-    revision: str | None = None
 
 
 def where(header: dict[str, Any]) -> dict[str, Any]:
@@ -335,31 +316,4 @@ def few_rows(world: World) -> Path:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.what)
 def test_a_failure_is_one_sentence_with_the_next_step(world, case):
-    hub, run = world.hub, world.run
-    case.breaks(world)
-    job: list[Any] = [] if case.job == "seen" else ["seen"]
-    if case.job == "impatient":
-        job = [case.patience, "seen"]
-    outcome = run.outcome(getattr(jobs, case.job), *job, world.name, revision=case.revision)
-
-    assert outcome.kinds, "nothing was raised"
-    assert "TinputError" in outcome.kinds, outcome.shown
-    assert set(case.kind.split("|")) & set(outcome.kinds), outcome.said
-    said = outcome.said
-    assert re.fullmatch(r"[^\n]{20,400}\.", said), said  # one line that ends
-    for part in case.says:
-        assert re.search(part.format(name=re.escape(world.name), url=re.escape(hub.url)), said, re.IGNORECASE), said
-    assert STEP.search(said), f"no next step: {said}"
-    assert not re.search(r"Traceback|Error\b|0x[0-9a-f]+|Signature|<html", said), said
-    assert TOKEN not in outcome.shown
-    assert "Signature" not in outcome.printed
-    assert len(hub.requests) <= case.requests, hub.requests
-    assert hub.sent <= case.sent, hub.requests
-
-    # all is well again: so is the model, and the same as from the folder
-    hub.heal()
-    hub.tokens.add(TOKEN)
-    hub.stop()
-    hub.start()
-    hub.add(world.name, world.folder)
-    assert same(run(jobs.seen, world.name), run(jobs.seen, str(world.folder)))
+    meets(world, case)

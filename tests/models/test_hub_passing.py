@@ -32,6 +32,13 @@ PASSING = [
         lambda w: w.hub.fail("/api/models", status=429, headers={"Retry-After": "2"}, times=2),
         (2.0, 2.0),
     ),
+    Passing(
+        "too many requests, come back at a date that is over",
+        lambda w: w.hub.fail(
+            "/api/models", status=429, headers={"Retry-After": "Wed, 21 Oct 2015 07:28:00 GMT"}, times=1
+        ),
+        (0.5,),
+    ),
     Passing("the server is broken for a moment", lambda w: w.hub.fail("/api/models", status=500, times=2), (0.5, 1.0)),
     Passing("the storage is down for a moment", lambda w: w.hub.fail(host="cdn", status=503, times=2), None),
     Passing("a range is cut in the middle, twice", lambda w: w.hub.fail(host="cdn", cut=30_000, times=2), None),
