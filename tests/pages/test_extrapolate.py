@@ -93,7 +93,7 @@ def test_what_if_another_theta():
     plan = extrapolate.plan(reader.encode(text), windows=8)
     measured = extrapolate.measure(Variant("tinput/rope", reader.THETA, 500_000), plan)
     np.testing.assert_allclose(shown["theta 500,000"], floats(measured.by_length), rtol=1e-5)
-    assert_draws_the_same(at)
+    assert_draws_the_same(at, all_of_it=True)
 
 
 def test_what_if_a_table_did_not_end():
@@ -128,7 +128,7 @@ def test_nothing_is_computed_before_it_is_asked_for_and_then_it_is_the_real_thin
     for name, label in LABELS.items():
         np.testing.assert_allclose(shown[label], floats(extrapolate.measure(Variant(name), plan).by_length), rtol=1e-5)
     assert not [button for button in at.button if button.key == "go-losses"], "nothing is left to compute"
-    assert_draws_the_same(at)
+    assert_draws_the_same(at, all_of_it=True)
 
 
 def test_computed_here_it_is_what_is_bundled():
@@ -236,7 +236,7 @@ def test_a_text_too_short_to_go_on_from():
     ids=str,
 )
 def test_the_python_runs_as_shown(link):
-    assert_draws_the_same(app.show("extrapolate", **link))
+    assert_draws_the_same(app.show("extrapolate", **link), all_of_it=True)
 
 
 @pytest.mark.parametrize("text", app.HOSTILE)

@@ -87,7 +87,8 @@ class Source:
         ids = f"reader.encode(text), windows={_OWN_WINDOWS}" if self.name == OWN else "extrapolate.novel()"
         loaded = "curves = extrapolate.load()\n" if self.name == NOVEL else ""
         return (
-            "import math\n\nfrom tinput import figures\nfrom tinput.twins import NAMES, extrapolate, reader\n\n"
+            "import math\n\nfrom tinput import figures\nfrom tinput.positions import SCHEMES\n"
+            "from tinput.twins import NAMES, extrapolate, reader\n\n"
             f"plan = extrapolate.plan({ids})\n{loaded}"
         )
 
@@ -220,19 +221,32 @@ def _dashes(known: Iterable[Variant]) -> list[str]:
 
 def _code(found: Source, variants: Sequence[Variant], by_length: bool, bits: bool, titles: Mapping[str, str]) -> str:
     """The Python of `picture`: a line for each variant."""
-    made, called = "map(reader.Variant, NAMES)", "variant.name"
-    if any(variant.change for variant in variants):
+    made, called = "map(reader.Variant, NAMES)", "SCHEMES[variant.name.split('/')[1]].LABEL"
+    changed = any(variant.change for variant in variants)
+    if changed:
         listed = ",\n    ".join(map(repr, variants)).replace("Variant(", "reader.Variant(")
         made, called = f"[\n    {listed},\n]", "variant.words"
-    bundled = all(variant in extrapolate.load() for variant in variants)
-    each = "one and one / math.log(2)" if bits else "one"
-    line = f"[{each} for one in {found.curve(bundled)}.{'by_length' if by_length else 'by_position'}]"
+    curve = found.curve(all(variant in extrapolate.load() for variant in variants))
+    line = f"curve.{'by_length' if by_length else 'by_position'}"
     places = "plan.lengths" if by_length else "{name: plan.middles(len(line)) for name, line in values.items()}"
-    said = ", ".join(f"{key}={value!r}" for key, value in titles.items())
+    said = ", ".join(f"{key}={value!r}" for key, value in titles.items()) + f", colours={_colours(variants)!r}"
+    said += f",\n              dashes={_dashes(variants)!r}" * changed
+    said += ",\n              bands=bands" * (by_length and not changed)
+    said += ", log_x=True, ticks=plan.lengths" * by_length
     return (
-        f"{found.code}values = {{{called}: {line} for variant in {made}}}\n"
-        f"figures.lines(values, {places},\n              {said}{', log_x=True, ticks=plan.lengths' * by_length})"
+        f"{found.code}unit = {'math.log(2)' if bits else '1'}  # nats in one of what is shown\n"
+        f"found = {{{called}: {curve} for variant in {made}}}\n"
+        f"values = {{name: [one and one / unit for one in {line}] for name, curve in found.items()}}\n"
+        f"{_BANDS * (by_length and not changed)}figures.lines(values, {places},\n              {said})"
     )
+
+
+_BANDS = """bands = {}  # a standard error on both sides
+for name, curve in found.items():
+    if any(curve.error):
+        pairs = [((one or math.nan) / unit, (error or 0) / unit) for one, error in zip(curve.by_length, curve.error)]
+        bands[name] = [one - error for one, error in pairs], [one + error for one, error in pairs]
+"""
 
 
 def said(found: Source, known: Mapping[Variant, Curve], *, by_length: bool, bits: bool) -> list[str]:

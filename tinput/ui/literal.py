@@ -63,8 +63,8 @@ def badge(label: str, colour: str, title: str = "") -> str:
 
 
 def paragraphs(sentences: Iterable[str], css: str = "notice") -> str:
-    """HTML for a few literal sentences, one paragraph each."""
-    return f'<div class="{css}">{"".join(f"<p>{inline(sentence)}</p>" for sentence in sentences)}</div>'
+    """HTML for a few literal sentences, one paragraph each; empty ones are left out."""
+    return f'<div class="{css}">{"".join(f"<p>{inline(sentence)}</p>" for sentence in sentences if sentence)}</div>'
 
 
 _TURNS = set("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")

@@ -7,11 +7,13 @@ import torch
 from tinput import figures, measure
 from tinput.positions import SCHEMES, alibi
 from tinput.twins import NAMES, reader
+from tinput.twins.extrapolate import TIMES, context
 from tinput.ui import extrapolate, given, kit
 from tinput.ui.lessons.step import TEXT, Lesson, Step
 
 MODEL = "tinput/alibi"
-FARTHEST = 1_024
+TRAINED, READ = context(), TIMES * context()  # tokens
+FARTHEST = 4 * TRAINED
 BACK = 100
 GUESSES = tuple(SCHEMES[name].LABEL for name in ("sinusoidal", "rope", "alibi"))
 
@@ -35,7 +37,7 @@ def losses() -> int:
         least = min(rise, key=lambda label: rise[label])
         panel.say(
             f"From {found.plan.context} to {found.plan.longest:,} tokens the loss changes by "
-            + ", ".join(f"{value:+.2f} ({label})" for label, value in sorted(rise.items(), key=lambda one: one[1]))
+            + ", ".join(f"{value:+z.2f} ({label})" for label, value in sorted(rise.items(), key=lambda one: one[1]))
             + " nats a byte.",
             f"{least} goes on as if nothing had happened. The learned table has no line past its end: it cannot read "
             "on at all.",
@@ -49,7 +51,6 @@ def penalty() -> int:
     page = kit.open_page(MODEL, TEXT)
     slopes = given.slopes(page, alibi)
     distance = torch.arange(FARTHEST + 1)
-    context = given.context(page)
     left = torch.exp(-slopes[:, None] * distance)  # (heads, distance): e^-bias, of equal scores
     with kit.panel("What the bias leaves of a token's weight, by its distance") as panel:
         figure = figures.lines(
@@ -57,7 +58,7 @@ def penalty() -> int:
             distance,
             x_title="tokens back",
             y_title="share of the weight that is left",
-            marks=[(context, f"trained on {context} tokens")],
+            marks=[(TRAINED, f"trained on {TRAINED} tokens")],
             points=False,
             large=kit.large(),
         )
@@ -123,7 +124,7 @@ LESSON = Lesson(
     "Why ALiBi goes on",
     (
         Step(
-            "Six models were trained on 256 tokens and read 4,096. Which one predicts as well as before?",
+            f"Six models were trained on {TRAINED} tokens and read {READ:,}. Which one predicts as well as before?",
             (*GUESSES, "Another one"),
             losses,
             "extrapolate",

@@ -15,6 +15,7 @@ from tinput.ui.lessons.step import TEXT, Lesson, Step
 
 OFFSET = 2  # RoBERTa's first position
 START = "<|start|>"  # the bundled tokenizer's special token
+PAIRED = {"half": "each dimension with the one half a head further", "interleaved": "neighbouring dimensions"}
 ANSWERS = ("It stays green", "It turns red")
 
 
@@ -62,7 +63,7 @@ def halves() -> int:
             "tinput.figures.heatmap([row.tolist() for row in rows], ['recorded', 'with the mistake', 'difference'])"
         )
         _rows(page, attention.q[0], wrong[0], page.seq - 1, "lesson-halves", code)
-        _badge(agreement, f"the textbook pairs dimensions {mistaken.layout}, the model {effect.layout}")
+        _badge(agreement, f"the textbook pairs {PAIRED[mistaken.layout]}, the model {PAIRED[effect.layout]}")
         panel.say(
             "The angles are the same number for number. Only which two dimensions turn together is not: cos and sin "
             "alone would not show it, so the badge looks at the rotated q as well.",

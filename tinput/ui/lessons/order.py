@@ -70,7 +70,7 @@ def _last(page: kit.Page, other: kit.Page, title: str, name: str) -> float:
         code = (
             f"other = model.trace({SWAPPED!r})\n"
             f"weights, moved = (t.attention.weights[{HEAD}].tensor()[-1] for t in (trace, other))\n"
-            f"tinput.figures.lines({{'one': weights, 'other': moved[{WHERE}]}}, labels=labels)"
+            f"tinput.figures.lines({{text: weights, {SWAPPED!r}: moved[{WHERE}]}}, labels=labels)"
         )
         page.show(figure, name, code=code)
         same = (
@@ -83,7 +83,9 @@ def _last(page: kit.Page, other: kit.Page, title: str, name: str) -> float:
             same,
             f"Largest change of a weight, over all heads: {apart:.2g}.",
             "The last token sees all others, so the causal mask gives nothing away here; for tokens further left it "
-            "does, and that is how a model without a scheme still knows a little of order.",
+            "does, and that is how a model without a scheme still knows a little of order."
+            if apart < SAME
+            else "",
         )
     return apart
 

@@ -6,40 +6,42 @@ import torch
 
 from tinput import figures, measure
 from tinput.positions import rope
+from tinput.twins.extrapolate import context
 from tinput.ui import given, kit
 from tinput.ui.lessons.step import TEXT, Lesson, Step
 
 MODEL = "tinput/rope"
+TRAINED = context()  # tokens
 FACTOR = 4
 PLAIN, EVEN, SPARING = "default", "linear", "yarn"
 CODE = (
     "from tinput import figures, measure\n"
     "from tinput.positions import rope\n\n"
     "def waves(name):\n"
-    "    sizes = {'head_dim': trace.attention.q.shape[-1], 'max_position_embeddings': 256}\n"
+    f"    sizes = {{'head_dim': trace.attention.q.shape[-1], 'max_position_embeddings': {TRAINED}}}\n"
     f"    scaling = {{'rope_type': name, 'rope_theta': 10000.0, 'factor': {FACTOR}.0,\n"
-    "               'original_max_position_embeddings': 256}\n"
+    f"               'original_max_position_embeddings': {TRAINED}}}\n"
     "    return measure.wavelengths(rope.frequencies({**sizes, 'rope_parameters': scaling}).inv_freq)\n\n"
 )
 
 
-def _waves() -> tuple[kit.Page, int, dict[str, torch.Tensor]]:
+def _waves() -> tuple[kit.Page, dict[str, torch.Tensor]]:
     page = kit.open_page(MODEL, TEXT)
     _, found = given.scalings(page, rope, FACTOR)
-    return page, given.context(page), {name: measure.wavelengths(found[name]) for name in (PLAIN, EVEN, SPARING)}
+    return page, {name: measure.wavelengths(found[name]) for name in (PLAIN, EVEN, SPARING)}
 
 
 def too_slow() -> int:
     """Which pairs never turned once in training."""
-    page, context, waves = _waves()
+    page, waves = _waves()
     own = waves[PLAIN]
-    never = int((own > context).sum())
+    never = int((own > TRAINED).sum())
     with kit.panel("How many tokens each pair of dimensions needs for one turn") as panel:
         figure = figures.lines(
             {"wavelength": own},
             x_title="pair",
             y_title="wavelength (tokens)",
-            levels=[(context, f"trained on {context} tokens")],
+            levels=[(TRAINED, f"trained on {TRAINED} tokens")],
             colours=[rope.COLOUR],
             log_y=True,
             points=True,
@@ -51,7 +53,7 @@ def too_slow() -> int:
             code=f"{CODE}figures.lines({{'wavelength': waves({PLAIN!r})}}, x_title='pair', log_y=True)",
         )
         panel.say(
-            f"{never} of {len(own)} pairs are above the line: in {context} tokens they never turned once, so training "
+            f"{never} of {len(own)} pairs are above the line: in {TRAINED} tokens they never turned once, so training "
             "showed the model only a part of their angles.",
             "Further on, these pairs come to angles that the model has never seen.",
             formula=rope.FORMULA,
@@ -62,7 +64,7 @@ def too_slow() -> int:
 
 def stretched() -> int:
     """Interpolation against YaRN, for a context four times as long."""
-    page, _, waves = _waves()
+    page, waves = _waves()
     ratio = {name: waves[name] / waves[PLAIN] for name in (EVEN, SPARING)}
     with kit.panel(f"How many times slower each pair turns, for a context {FACTOR} times as long") as panel:
         figure = figures.lines(
@@ -92,7 +94,7 @@ LESSON = Lesson(
     "What YaRN changes",
     (
         Step(
-            "A RoPE model was trained on 256 tokens. How many of its pairs never turned once in that length?",
+            f"A RoPE model was trained on {TRAINED} tokens. How many of its pairs never turned once in that length?",
             ("None", "Some of them", "Nearly all"),
             too_slow,
             "rope",

@@ -5,12 +5,14 @@ from __future__ import annotations
 from tinput import figures, measure
 from tinput.errors import TooLong
 from tinput.twins import reader
+from tinput.twins.extrapolate import context
 from tinput.ui import cache, extrapolate, kit
 from tinput.ui.lessons.step import Lesson, Step
 
 MODEL = "tinput/learned"
+ROWS = context()  # a table of a row for each position of the training
 LONG = "The old man saw the young man, and the young man saw the old man. " * 16
-FAR = 129  # distances shown: half the table, so that each is a mean over many pairs of rows
+FAR = ROWS // 2 + 1  # distances shown: half the table, so that each is a mean over many pairs of rows
 
 
 def beyond() -> int:
@@ -25,13 +27,18 @@ def beyond() -> int:
         said = str(error)
     with kit.panel("The table of positions, row by row") as panel:
         table = page.model.table_rows(page.trace.effects[0].table or "", page.positions)
+        if said:
+            kit.trouble(said)
         figure = figures.heatmap(
-            table, row_title="position", column_title="dimension", note=f"all {rows} rows", large=kit.large()
+            table,
+            row_title="position",
+            column_title="dimension",
+            note=f"all {rows} rows",
+            height=420,
+            large=kit.large(),
         )
         code = "tinput.figures.heatmap(model.table_rows(trace.effects[0].table, trace.positions), row_title='position')"
         page.show(figure, "lesson-table", code=code)
-        if said:
-            kit.trouble(f"{len(ids)} tokens: {said}")
         panel.say(
             f"This is all that the model knows of positions: {rows} rows, each found by training.",
             f"There is no row {rows}, and no rule that would make one. GPT-2's table has 1,024 rows: it stops there "
@@ -54,21 +61,22 @@ def neighbours() -> int:
             by_distance.distance[1:FAR],
             x_title="rows apart",
             y_title="mean cosine similarity",
-            levels=[(start, f"rows {last} and 0: {start:.2f}")],
+            levels=[(start, f"rows {last} and 0: {start:z.2f}")],
             points=False,
             large=kit.large(),
         )
         code = (
             "table = model.table_rows(trace.effects[0].table, trace.positions)\n"
             "alike = tinput.measure.by_distance(tinput.measure.cosine(table))\n"
-            f"tinput.figures.lines({{'mean': alike.mean[1:{FAR}]}}, alike.distance[1:{FAR}], x_title='rows apart')"
+            f"tinput.figures.lines({{'mean cosine similarity': alike.mean[1:{FAR}]}}, alike.distance[1:{FAR}],\n"
+            "                     x_title='rows apart')"
         )
         page.show(figure, "lesson-neighbours", code=code)
         near, far = float(by_distance.mean[1]), float(by_distance.mean[FAR - 1])
         panel.say(
             f"Neighbours have a mean similarity of {near:.2f}, rows {FAR - 1} apart of {far:.2f}: training gave near "
             "positions like vectors.",
-            f"A text that went on with row 0 would have rows {last} and 0 for neighbours, and they have {start:.2f}: "
+            f"A text that went on with row 0 would have rows {last} and 0 for neighbours, and they have {start:z.2f}: "
             "to the model the text would jump.",
         )
     return 0 if near > far + 0.05 else 1
@@ -109,15 +117,15 @@ LESSON = Lesson(
     "Why GPT-2 stops at 1,024",
     (
         Step(
-            "A model with a learned table of 256 positions is given more tokens than that. What does it do?",
+            f"A model with a learned table of {ROWS} positions is given more tokens than that. What does it do?",
             ("It reads on, with rows of zeros", "It begins again at row 0", "It cannot read the text"),
             beyond,
             "learned",
             {"model": MODEL, "text": LONG[:400]},
         ),
         Step(
-            "What if it began again at row 0? Rows 255 and 0 would be neighbours. Are neighbours in this table more "
-            "alike than rows far apart?",
+            f"What if it began again at row 0? Rows {ROWS - 1} and 0 would be neighbours. Are neighbours in this table "
+            "more alike than rows far apart?",
             ("Yes", "No, all rows are alike"),
             neighbours,
             "learned",

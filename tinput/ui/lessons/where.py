@@ -23,9 +23,10 @@ def _twice(model: str, name: str) -> int:
     apart = float(both[2].abs().max())
     word = page.labels[FIRST]
     with kit.panel(f"The two {word} as they enter the first block") as panel:
+        names = [f"{word} at {FIRST}", f"{word} at {SECOND}", "difference"]
         figure = figures.heatmap(
             both,
-            [f"{word} at {FIRST}", f"{word} at {SECOND}", "difference"],
+            names,
             row_title="vector",
             height=300,
             large=kit.large(),
@@ -33,7 +34,7 @@ def _twice(model: str, name: str) -> int:
         code = (
             f"rows = trace.block_input[[{FIRST}, {SECOND}]]\n"
             "both = [*rows.tolist(), (rows[1] - rows[0]).tolist()]\n"
-            f"tinput.figures.heatmap(both, ['at {FIRST}', 'at {SECOND}', 'difference'])"
+            f"tinput.figures.heatmap(both, {names!r}, row_title='vector')"
         )
         page.show(figure, name, code=code)
         panel.say(
@@ -100,13 +101,15 @@ def shifted() -> int:
             large=kit.large(),
         )
         code = (
+            "from tinput import atlas\n\n"
             "def scores(model, start):\n"
             "    positions = range(start, start + len(model.tokenize(text).ids))\n"
             "    found = model.trace(text, positions=positions).attention\n"
             "    return found.scores.tensor() + found.bias.tensor()\n\n"
             f"models = [tinput.open_model(name) for name in {list(NAMES)!r}]\n"
             f"change = [float((scores(m, {SHIFT}) - scores(m, 0)).abs().max()) for m in models]\n"
-            "tinput.figures.bars(change, [m.scheme for m in models], y_title='largest change of a score')"
+            "tinput.figures.bars(change, [atlas.short(tinput.SCHEMES[m.scheme].LABEL) for m in models],\n"
+            "                    x_title='scheme', y_title='largest change of a score')"
         )
         page.show(figure, "lesson-shift", code=code)
         moved = [name for name in NAMES if change[name] > MOVED]
