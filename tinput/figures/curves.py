@@ -16,6 +16,8 @@ from tinput.figures.style import Axis, Sketch, as_array, count, draw_axis, log_t
 __all__ = ["bars", "lines", "stacked"]
 
 _POINTS = 2048  # of one line; more than a screen has pixels
+_ROOM = 520  # pixels that a legend has in the picture's column of a 1280 wide window
+_BUTTONS = 90, 26  # what Plotly's buttons take of it, across and down
 _DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
 
 
@@ -115,6 +117,8 @@ def lines(
             + f"{text.literal(x_title)} %{{x}}<br>{text.literal(y_title)} %{{y:.4~g}}<extra></extra>",
         )
     _rulers(fig, marks, levels, log_x, log_y, large)
+    if len(values) > 1:
+        _clear_buttons(fig, list(values), large)
     return fig.figure()
 
 
@@ -208,7 +212,25 @@ def _bars(parts, labels, x_title, y_title, colours, levels, log_y, positions, no
             + f"{text.literal(x_title)} %{{x}}<br>{text.literal(y_title)} %{{y:.4~g}}<extra></extra>",
         )
     _rulers(fig, (), levels, False, log_y, large, next(iter(values.values())))
+    if len(values) > 1:
+        _clear_buttons(fig, list(values), large)
     return fig.figure()
+
+
+def _clear_buttons(fig: Sketch, names: Sequence[str], large: bool) -> None:
+    """Room above a legend that reaches as far as Plotly's buttons at the upper right, so that neither covers the other.
+
+    Plotly sets the entries of a legend of several rows in columns, each as wide as the longest.
+    """
+    font = size(large)
+    wide = [60 + 0.5 * font * text.width(text.short(name, text.LONGEST)) for name in names]
+    across, reach = len(names), sum(wide)
+    if reach > _ROOM:
+        across = max(1, int(_ROOM // max(wide)))
+        reach = across * max(wide)
+    if reach > _ROOM - _BUTTONS[0]:
+        top = _BUTTONS[1] + round(-(-len(names) // across) * font * 1.6)
+        fig.set(height=fig.layout["height"] + top - fig.layout["margin"]["t"], margin={"t": top})
 
 
 def _rulers(fig: Sketch, marks, levels, log_x: bool, log_y: bool, large: bool, bars: Any = None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +20,9 @@ __all__ = ["panels"]
 
 PLAIN: dict[str, Any] = {"showgrid": False, "zeroline": False, "ticks": ""}  # an axis of one panel among several
 LINE = 1.3  # a line's height, in sizes of its font
+_LABEL = 1.4  # the same of labels one below the other
+_PLOT = 0.8  # how much of a figure's height its plots have, with room to spare
+_EACH = 20  # so many rows of a few panels each have their label
 
 
 def panels(
@@ -63,6 +67,9 @@ def panels(
     below = foot(notes, under(column, room, font), font)
     one = (300 if across < 3 else 215) + (35 if large else 0)  # two side by side have room to be taller
     height = down * one + 90 + (0 if column.labels is None else 40) + below.height
+    labelled = 0 if row.labels is None else len(row.labels)
+    if down == 1 and across <= 3 and labelled <= _EACH:
+        height = max(height, math.ceil(labelled * font * _LABEL / _PLOT))
     fig = Sketch(
         large=large,
         height=height,
@@ -79,7 +86,7 @@ def panels(
         key, lowest = "" if i == 0 else str(i + 1), i + across >= len(drawn)
         draw_panel(fig, key, shown, name, value_title)
         x = panel_axis("x", key, column, room, font, ticks=lowest, title=lowest)
-        y = panel_axis("y", key, row, height * tall * 0.8, font, ticks=place == 0, title=place == 0)
+        y = panel_axis("y", key, row, height * tall * _PLOT, font, ticks=place == 0, title=place == 0)
         fig.set(**{
             f"xaxis{key}": {**x, "domain": (left, left + width)},
             f"yaxis{key}": {**y, "domain": (max(0.0, top - tall), top)},
@@ -146,7 +153,7 @@ def panel_name(fig: Sketch, name: str, x: float, y: float, font: int) -> None:
 def _small_ticks(axis: Axis, room: float, font: int, shown: bool, letter: str) -> dict[str, Any]:
     if axis.labels is None:
         return {"showticklabels": shown, "tickfont": {"size": font, "color": INK}, "nticks": 5, **axis.steps(5)}
-    step = text.every(len(axis.labels), room / (font * 1.4))
+    step = text.every(len(axis.labels), room / (font * _LABEL))
     fits = step == 1
     texts = [text.literal(label, 8 if fits else 6) for label in axis.labels]
     return {
