@@ -11,7 +11,8 @@ import torch
 from safetensors.torch import load_file
 
 from tests import makers, tiny
-from tests.surgery.tools import open_model
+from tests.record.test_between import opened as opened_beside
+from tests.surgery.tools import IDS, open_model
 from tinput import surgery
 from tinput.errors import BadIds, NotRecorded
 from tinput.twins import NAMES, folder
@@ -64,6 +65,26 @@ def test_the_python_of_an_attention_weight_gives_it(opened, name):
         if "mask" in by_name:
             hidden = weights[head, query, key] == 0
             assert by_name["mask"].value == ("hidden: its score is -∞" if hidden else "seen")
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes", "named"),
+    [
+        ("gemma2", {"attn_logit_softcapping": 0.5}, ["capped"]),
+        ("doge", {}, ["+ other"]),
+        ("inkling2_text", {}, ["+ bias", "sink"]),
+    ],
+)
+def test_what_else_a_model_does_to_its_scores_is_a_step(kind, changes, named, tmp_path):
+    """A cap, a mask of numbers, a sink that each query makes: the steps give the weight that was recorded."""
+    model, _ = opened_beside(kind, tmp_path, **changes)
+    trace = model.trace(ids=IDS)
+    weights = trace.attention.weights.tensor()
+    for head, query, key in ((0, 9, 2), (3, 5, 5)):
+        links = surgery.weight_chain(model, trace, head, query, key)
+        assert set(named) <= {link.name for link in links}
+        assert not links[-1].read
+        assert run(opening(model, trace), links)["weight"] == pytest.approx(float(weights[head, query, key]), abs=1e-5)
 
 
 def test_from_a_text_the_chain_begins_with_bytes():

@@ -17,6 +17,7 @@ import torch
 from safetensors.torch import load_file
 
 from tests import tiny
+from tests.record.test_between import opened as opened_beside
 from tests.surgery.tools import ADDING, IDS, TURNING, apart, logits, open_model, own, weights_apart
 from tinput import surgery
 from tinput.errors import BadIds, NotRecorded
@@ -37,6 +38,19 @@ def test_positions_set_by_formula_are_the_model_s_own_run_at_them(opened, name, 
     torch.testing.assert_close(moved.q, recorded.q, atol=1e-5, rtol=1e-5)
     if not torch.equal(torch.tensor(at), own(trace)) and name != "tinput/none":
         assert apart(moved, trace.attention) > 1e-3 or at[1] - at[0] == 1
+
+
+def test_a_cap_bends_the_scores_of_a_what_if_too(tmp_path):
+    """Gemma 2's own run at other positions; its mask goes by position too, so weights are compared under one mask."""
+    model, _ = opened_beside("gemma2", tmp_path, attn_logit_softcapping=0.5)
+    trace, at = model.trace(ids=IDS), torch.arange(10) * 3 + 5
+    recorded, moved = model.trace(ids=IDS, positions=at).attention, surgery.move(model, trace, at)
+    assert float((moved.other.tensor() - recorded.other.tensor()).abs().max()) < 1e-5
+    assert weights_apart(surgery.unmasked(moved), surgery.unmasked(recorded)) < 1e-5
+    assert weights_apart(moved, trace.attention) > 1e-2
+    back = surgery.shuffle(model, trace, torch.arange(10))
+    assert weights_apart(back, trace.attention) == 0
+    assert float((back.other.tensor() - trace.attention.other.tensor()).abs().max()) == 0
 
 
 @pytest.mark.parametrize("name", ["tinput/rope", "tinput/alibi", "tinput/relative_bias", *TURNING, "mpt"])

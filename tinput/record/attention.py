@@ -5,7 +5,7 @@ Scores and weights are fields: computed for what is looked at, never kept as (he
 
 from __future__ import annotations
 
-import math
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -14,18 +14,28 @@ import torch
 from torch import Tensor
 
 from tinput.positions.effects import Bias, Content, Rotate
+from tinput.record.between import (
+    FAR_BELOW,
+    MASKED,
+    cap_in,
+    given_mask,
+    infinite,
+    later_scale,
+    left_over,
+    mask_of,
+    other_of,
+    scale_of,
+    sinks_of,
+    softmax_input,
+)
 from tinput.record.front import AttentionCall, Front
 from tinput.record.injection import Entry, by_zero, query_and_key, without_mask
 from tinput.record.layouts import as_heads, as_scores, product_axes, repeated_heads
-from tinput.record.tape import CannotReplay, Op
+from tinput.record.tape import CannotReplay
 from tinput.window import Field
 
-__all__ = ["Attention", "attention_of", "heads_of", "position_share", "products", "softmaxed"]
+__all__ = ["Attention", "attention_of", "cap_of", "heads_of", "position_share", "products", "softmaxed"]
 
-# Models write "masked" as -inf, as the dtype's lowest number, or as -1e30; scores never get near the last.
-MASKED = -1e29
-# What a mask takes away from a score at the least: -1e4 in the oldest models.
-FAR_BELOW = -5e3
 _COPIES = frozenset(["expand", "expand_as", "repeat", "repeat_interleave", "broadcast_to"])
 
 
@@ -37,8 +47,12 @@ class Attention:
     k, k_before: (kv_heads, seq, d_head); scale: what q k^T is multiplied by
     scores: scale * q k^T, without bias and mask; bias: what positions add, zeros if nothing
     mask: 0 where a key is seen, -inf where not; weights: softmax(scores + bias + mask), each row sums to 1
-        (to less where the model has `sinks`, (heads,): a learned score that takes part of the weight)
+        (to less where the model has `sinks`: a learned score that takes part of the weight, (heads,), or (heads, query)
+        where each query makes its own)
     weights_source: "recorded" from the model's own softmax, or "computed" from the above: a fused kernel keeps none
+    other: what else is added to the scores before the softmax, beside positions and mask, or None where nothing is:
+        Gemma 2's cap, Funnel's segments, Doge's mask of its own; then weights = softmax(scores + bias + other + mask)
+    cap: c where scores become c tanh(scores / c), which `other` is the difference of; None without
     """
 
     layer: int
@@ -54,6 +68,8 @@ class Attention:
     weights_source: str
     sinks: Tensor | None = None
     before_reason: str = ""
+    other: Field | None = None
+    cap: float | None = None
 
     @property
     def heads(self) -> int:
@@ -62,6 +78,16 @@ class Attention:
     @property
     def kv_heads(self) -> int:
         return self.k.shape[0]
+
+    def weights_with(self, head: int, bias: Tensor | None = None) -> Tensor:
+        """A head's weights, (query, key), had positions added `bias`, (query, key), to its scores in place of what they
+        do add; None: nothing. All else is the model's own."""
+        own = [None if part is None else part[head] for part in (self.scores, self.other, self.mask)]
+        scores, other, mask = own
+        assert scores is not None and mask is not None  # noqa: PT018
+        nothing = torch.zeros(()).expand(scores.shape)
+        sinks = None if self.sinks is None else self.sinks[head]
+        return softmaxed(scores, Field.of(nothing if bias is None else bias), mask, sinks, other).tensor()
 
 
 def attention_of(front: Front, call: AttentionCall, entries: list[Entry]) -> Attention:
@@ -77,18 +103,22 @@ def attention_of(front: Front, call: AttentionCall, entries: list[Entry]) -> Att
         except (CannotReplay, ValueError) as error:
             q_before, k_before, reason = None, None, f"q and k before the rotation cannot be computed back ({error})"
     heads, n_query, n_key = q.shape[0], q.shape[1], k.shape[1]
-    scale = _scale(front, call, q)
+    scale = scale_of(front, call, q)
     bias = _bias(front, call, entries, (heads, n_query, n_key))
     scores = products(q.detach().clone(), k.detach().clone(), scale)
-    mask = _mask(call, scores, bias)
+    cap = cap_in(front, call)
+    capped = None if cap is None else cap_of(scores, cap)
+    left = left_over(front, call, scores, bias, capped)
+    mask = mask_of(call, scores, left)
     if call.product is None:
-        weights, source, sinks = softmaxed(scores, bias, mask), "computed", None
+        sinks, other = None, other_of(left, capped, scores, False)
+        weights, source = softmaxed(scores, bias, mask, other=other), "computed"
     else:
         value = as_scores(call.op.value, heads, n_query, call.op.value.shape[-1])
         sinks = None
         if value.shape[-1] == n_key + 1:  # a column of its own beside the keys: a sink
-            logits = as_scores(_softmax_input(front, call).value, heads, n_query, n_key + 1)
-            sinks = _sinks(front, call, logits)
+            sinks = sinks_of(front, call, heads, n_query)
+        other = other_of(left, capped, scores, sinks is not None)
         weights, source = Field.of(value[..., :n_key].clone()), "recorded"
     return Attention(
         layer=call.block.number if call.block else 0,
@@ -104,6 +134,8 @@ def attention_of(front: Front, call: AttentionCall, entries: list[Entry]) -> Att
         weights_source=source,
         sinks=sinks,
         before_reason=reason,
+        other=other,
+        cap=cap,
     )
 
 
@@ -120,8 +152,8 @@ def surroundings_of(front: Front, call: AttentionCall, entries: list[Entry]) -> 
         raise ValueError("the bias takes more than positions")
     nothing = Field.of(torch.zeros(()).expand(shape))
     if call.product is None:
-        return bias, _mask(call, nothing, bias)
-    scores = _softmax_input(front, call)
+        return bias, mask_of(call, nothing, left_over(front, call, nothing, bias))
+    scores = softmax_input(front, call)
     try:
         logits = front.tape.replay(scores, {call.product.index: torch.zeros_like(call.product.value)})
     except CannotReplay:
@@ -129,7 +161,7 @@ def surroundings_of(front: Front, call: AttentionCall, entries: list[Entry]) -> 
     logits = as_scores(logits[..., : shape[2]].float(), *shape)
     if torch.isnan(logits).any():
         return bias, None
-    return bias, Field.of(_infinite(lambda _, __: logits - bias.tensor() <= FAR_BELOW, *map(torch.arange, shape[1:])))
+    return bias, Field.of(infinite(lambda _, __: logits - bias.tensor() <= FAR_BELOW, *map(torch.arange, shape[1:])))
 
 
 def heads_of(front: Front, call: AttentionCall, known: dict[int, Any] | None = None) -> tuple[Tensor, Tensor]:
@@ -159,54 +191,6 @@ def _was_copied(front: Front, key: Tensor) -> bool:
     return False
 
 
-def _scale(front: Front, call: AttentionCall, q: Tensor) -> float:
-    if call.product is None:
-        given = call.op.kwargs.get("scale")
-        return 1 / math.sqrt(q.shape[-1]) if given is None else float(given)
-    scale = float(call.product.kwargs.get("alpha", 1.0))
-    return scale * _later_scale(front, call, call.product)
-
-
-def _later_scale(front: Front, call: AttentionCall, since: Op) -> float:
-    """What the scores are multiplied by between an operation and the softmax."""
-    tape = front.tape
-    after = {since.index}
-    scale = 1.0
-    for op in tape.back(call.op):
-        if op.index > since.index and any(index in after for index in op.inputs):
-            after.add(op.index)
-            factor = _factor(op)
-            if factor is not None:
-                scale *= factor
-    return scale
-
-
-def _factor(op: Op) -> float | None:
-    name = op.name.strip("_")
-    if name not in ("mul", "imul", "rmul", "div", "truediv", "itruediv", "true_divide"):
-        return None
-    numbers = [a for a in op.args if isinstance(a, (int, float))]
-    numbers += [float(a) for a in op.args if isinstance(a, Tensor) and a.numel() == 1 and a.ndim == 0]
-    if not numbers:
-        return None
-    return float(numbers[0]) if "mul" in name else 1 / float(numbers[0])
-
-
-def _softmax_input(front: Front, call: AttentionCall) -> Op:
-    tensor = call.op.args[0] if call.op.args else call.op.kwargs["input"]
-    op = front.tape.last(tensor)
-    assert op is not None  # scores come from a product
-    return op
-
-
-def _sinks(front: Front, call: AttentionCall, logits: Tensor) -> Tensor | None:
-    """The learned score beside the keys, (heads,): what was appended, before the row's maximum was taken away."""
-    for op in reversed(front.tape.back(_softmax_input(front, call))):
-        if op.name in ("cat", "concat") and isinstance(op.out, Tensor) and op.out.shape[-1] == logits.shape[-1]:
-            return as_scores(op.value, *logits.shape)[:, 0, -1].clone()
-    return None
-
-
 def _bias(front: Front, call: AttentionCall, entries: list[Entry], shape: tuple[int, int, int]) -> Field:
     heads, n_query, n_key = shape
     parts = []
@@ -216,7 +200,7 @@ def _bias(front: Front, call: AttentionCall, entries: list[Entry], shape: tuple[
             factor = 1.0
             if call.product is not None:
                 factor = float(entry.at[0].kwargs.get("beta", 1.0)) if entry.at[0] is call.product else 1.0
-                factor *= _later_scale(front, call, entry.at[0])
+                factor *= later_scale(front, call, entry.at[0])
             value = as_scores(value.detach().clone(), heads, n_query, n_key)
             parts.append(value if factor == 1.0 else value * factor)
     share = position_share(front, call, entries, shape)
@@ -235,53 +219,18 @@ def position_share(
     if not at:
         return None
     if call.product is None:  # a fused kernel is given them with the mask
-        given = _given_mask(call)
+        given = given_mask(call)
         assert given is not None  # it is where the entry was found
         given = as_scores(given, *shape)
         return given.masked_fill(given <= MASKED, 0.0)
     n_key = shape[-1]
-    scores = _softmax_input(front, call)
+    scores = softmax_input(front, call)
     try:
         without = front.tape.replay(scores, {op.index: torch.zeros_like(op.value) for op in at})
     except CannotReplay:
         return None
     share = as_scores((scores.value - without)[..., :n_key], *shape)
     return torch.where(as_scores(scores.value[..., :n_key], *shape) <= MASKED, torch.zeros_like(share), share)
-
-
-def _given_mask(call: AttentionCall) -> Tensor | None:
-    return call.op.args[3] if len(call.op.args) > 3 else call.op.kwargs.get("attn_mask")
-
-
-def _mask(call: AttentionCall, scores: Field, bias: Field) -> Field:
-    heads, n_query, n_key = shape = scores.shape
-    hidden: Callable[[Tensor, Tensor], Tensor]
-    given = None
-    if call.product is None:
-        given = _given_mask(call)
-        causal = call.op.args[5] if len(call.op.args) > 5 else call.op.kwargs.get("is_causal", False)
-        if given is not None and given.dtype == torch.bool:
-            given = ~given
-        elif given is not None:  # a bias may be part of it
-            given = given - bias.tensor() <= FAR_BELOW
-        if given is None:
-            later = (lambda rows, columns: columns[None, :] > rows[:, None]) if causal else None
-            return Field(shape, lambda rows, columns: _infinite(later, rows, columns).expand(heads, -1, -1))
-    else:
-        logits = (call.op.args[0] if call.op.args else call.op.kwargs["input"])[..., :n_key]
-        given = as_scores(logits.float(), heads, n_query, n_key) - scores.tensor() - bias.tensor() <= FAR_BELOW
-    kept = as_scores(given, heads, n_query, n_key)
-    if bool((kept == kept[:1]).all()):  # one mask for all heads is kept once
-        kept = kept[:1].clone().expand(shape)
-    hidden = lambda rows, columns: kept[:, rows[:, None], columns[None, :]]  # noqa: E731 - it is a value
-    return Field(shape, lambda rows, columns: _infinite(hidden, rows, columns))
-
-
-def _infinite(hidden: Callable[[Tensor, Tensor], Tensor] | None, rows: Tensor, columns: Tensor) -> Tensor:
-    if hidden is None:
-        return torch.zeros(len(rows), len(columns), dtype=torch.float32)
-    where = hidden(rows, columns)
-    return torch.zeros(where.shape, dtype=torch.float32).masked_fill_(where, -math.inf)
 
 
 def products(q: Tensor, k: Tensor, scale: float) -> Field:
@@ -298,22 +247,46 @@ def products(q: Tensor, k: Tensor, scale: float) -> Field:
     return Field((q.shape[0], q.shape[1], k.shape[1]), at, lead)
 
 
-def softmaxed(scores: Field, bias: Field, mask: Field, sinks: Tensor | None = None) -> Field:
-    """softmax(scores + bias + mask) over the keys, (heads, query, key); sinks: (heads,), a score beside the keys."""
+def cap_of(scores: Field, cap: float) -> Field:
+    """What is added to scores that are capped, (heads, query, key): they become cap * tanh(scores / cap).
+
+    Gemma Team 2024, "Gemma 2" (https://arxiv.org/abs/2408.00118), section 2.
+    """
+
+    def of(scores: Field) -> Callable[[Tensor, Tensor], Tensor]:
+        def at(rows: Tensor, columns: Tensor) -> Tensor:
+            values = scores.at(rows, columns)
+            return cap * torch.tanh(values / cap) - values
+
+        return at
+
+    return Field(scores.shape, of(scores), lambda head: of(scores[head]))
+
+
+def softmaxed(
+    scores: Field, bias: Field, mask: Field, sinks: Tensor | None = None, other: Field | None = None
+) -> Field:
+    """softmax(scores + bias + other + mask) over the keys, (heads, query, key), or (query, key) of one head.
+
+    sinks: (heads,) or (heads, query), of one head () or (query,): a score beside the keys
+    """
     n_key = scores.shape[-1]
 
-    def of(scores: Field, bias: Field, mask: Field, sink: Tensor | None) -> Callable[[Tensor, Tensor], Tensor]:
+    def of(parts: list[Field], sink: Tensor | None) -> Callable[[Tensor, Tensor], Tensor]:
         def at(rows: Tensor, columns: Tensor) -> Tensor:
             keys = torch.arange(n_key)  # a weight needs its whole row
-            logits = scores.at(rows, keys) + bias.at(rows, keys) + mask.at(rows, keys)
+            logits = functools.reduce(torch.add, (part.at(rows, keys) for part in parts))
             if sink is not None:
-                logits = torch.cat((logits, sink[..., None, None].expand(*logits.shape[:-1], 1)), dim=-1)
+                logits = torch.cat((logits, sink[..., rows, None]), dim=-1)
             weights = torch.softmax(logits, dim=-1)[..., :n_key]
             return weights if torch.equal(columns, keys) else weights[..., columns]
 
         return at
 
-    def one(head: int) -> Callable[[Tensor, Tensor], Tensor]:
-        return of(scores[head], bias[head], mask[head], None if sinks is None else sinks[head])
-
-    return Field(scores.shape, of(scores, bias, mask, sinks), one)
+    parts = [part for part in (scores, bias, other, mask) if part is not None]
+    beside = None if sinks is None else sinks.reshape(*scores.shape[:-2], -1).expand(scores.shape[:-1])
+    return Field(
+        scores.shape,
+        of(parts, beside),
+        lambda head: of([part[head] for part in parts], None if beside is None else beside[head]),
+    )

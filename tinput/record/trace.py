@@ -111,8 +111,9 @@ class Trace:
         if self.attention is not None:
             for name in ("q_before", "q", "k_before", "k", "sinks"):
                 found[f"attention_{name}"] = getattr(self.attention, name)
-            for name in ("scores", "bias", "mask", "weights"):
-                found[f"attention_{name}"] = getattr(self.attention, name).tensor()
+            for name in ("scores", "bias", "mask", "weights", "other"):
+                field = getattr(self.attention, name)
+                found[f"attention_{name}"] = None if field is None else field.tensor()
         return {
             name: (value.float() if value.is_floating_point() else value).numpy()
             for name, value in found.items()

@@ -266,6 +266,10 @@ def _weight(model: Model, trace: Trace, base: Attention, head: int, query: int, 
     row = base.scale * (k @ q)
     code = f"scores = {base.scale!r} * (keys @ q)"
     yield Link("score", float(row[key]), f"q times k, times {base.scale:.6g}: for this key and all others.", code)
+    if base.cap is not None:
+        words = f"Bent so that none is beyond ±{base.cap:g}: c tanh(score / c), c = {base.cap:g}."
+        row = base.cap * torch.tanh(row / base.cap)
+        yield Link("capped", float(row[key]), words, f"scores = {base.cap!r} * torch.tanh(scores / {base.cap!r})")
     at = torch.tensor([query]), torch.arange(len(k))
     bias = base.bias[head].at(*at)[0].float()
     if bool((bias != 0).any()):
@@ -273,6 +277,11 @@ def _weight(model: Model, trace: Trace, base: Attention, head: int, query: int, 
         words = "What positions add, by their formula." if formula else "What positions add, as it was recorded."
         yield Link("+ bias", float((row + bias)[key]), words, code, not formula)
         row = row + bias
+    if base.other is not None and base.cap is None:
+        words = "What this model adds besides, which is not of positions alone."
+        code = f"scores = scores + trace.attention.other[{head}].at(torch.tensor([{query}]), torch.arange({len(k)}))[0]"
+        row = row + base.other[head].at(*at)[0].float()
+        yield Link("+ other", float(row[key]), words, code, True)
     mask = base.mask[head].at(*at)[0]
     if bool((mask < 0).any()):
         seen = "seen" if float(mask[key]) == 0 else "hidden: its score is -∞"
@@ -280,11 +289,11 @@ def _weight(model: Model, trace: Trace, base: Attention, head: int, query: int, 
         yield Link("mask", seen, f"{int((mask == 0).sum())} of {len(k)} keys are seen by this query.", code)
         row = row + mask
     if base.sinks is not None:
-        code = f"scores = torch.cat((scores, trace.attention.sinks[[{head}]]))"
-        yield Link(
-            "sink", float(base.sinks[head]), "A learned score beside the keys, which takes part of the weight.", code
-        )
-        row = torch.cat((row, base.sinks[head : head + 1]))
+        place = f"[{head}]" if base.sinks.ndim == 1 else f"{head}, [{query}]"
+        sink = (base.sinks if base.sinks.ndim == 1 else base.sinks[:, query])[head : head + 1]
+        code = f"scores = torch.cat((scores, trace.attention.sinks[{place}]))"
+        yield Link("sink", float(sink), "A learned score beside the keys, which takes part of the weight.", code)
+        row = torch.cat((row, sink))
     recorded = float(base.weights[head].at(*at)[0, key])
     made = float(row.softmax(-1)[key])
     if abs(made - recorded) <= _NEAR:

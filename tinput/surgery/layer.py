@@ -22,7 +22,7 @@ from tinput.errors import BadIds, NotRecorded, TinputError
 from tinput.open import open_model
 from tinput.positions import SCHEMES, Add, Bias, Content, Effect, Nothing, Rotate
 from tinput.positions.rope import rotate_by
-from tinput.record.attention import MASKED, products, softmaxed
+from tinput.record.attention import MASKED, cap_of, products, softmaxed
 from tinput.record.injection import pairs
 from tinput.window import Field
 
@@ -216,7 +216,10 @@ def shuffle(model: Model, trace: Trace, order: Sequence[int] | Tensor) -> Attent
         raise BadIds(f"An order names each of the {len(trace.ids)} tokens once, by its number from 0.")
     other = layer_of(model.trace(ids=trace.ids[order], stack=trace.stack, dtype=trace.dtype))
     place = order.argsort()  # where each token has gone
-    there = {name: _rearranged(getattr(other, name), place) for name in ("scores", "bias", "mask", "weights")}
+    fields = {name: getattr(other, name) for name in ("scores", "bias", "mask", "weights", "other")}
+    there = {name: _rearranged(field, place) for name, field in fields.items() if field is not None}
+    if other.sinks is not None and other.sinks.ndim > 1:  # one a query
+        there["sinks"] = other.sinks[:, place]
     rows = {
         name: None if value is None else value[:, place]
         for name in ("q_before", "q", "k_before", "k")
@@ -244,7 +247,7 @@ def _rearranged(field: Field, place: Tensor) -> Field:
 def unmasked(attention: Attention) -> Attention:
     """The same with each query seeing every key: what is left when the mask, too, is taken away."""
     mask = Field.of(torch.zeros(()).expand(attention.scores.shape))
-    weights = softmaxed(attention.scores, attention.bias, mask, attention.sinks)
+    weights = softmaxed(attention.scores, attention.bias, mask, attention.sinks, attention.other)
     return replace(attention, mask=mask, weights=weights, weights_source="computed")
 
 
@@ -320,7 +323,7 @@ def _plain(trace: Trace) -> tuple[Tensor, Tensor]:
 
 
 def _attention(trace: Trace, q: Tensor, k: Tensor, rotation: Rotate | None, bias: Field | None) -> Attention:
-    """The layer with other q and k (before `rotation`) and another bias; its scale, mask and sinks as they were."""
+    """The layer with other q and k (before `rotation`) and another bias; scale, mask, cap and sinks as they were."""
     base = layer_of(trace)
     turned = (q, k)
     if rotation is not None:
@@ -331,6 +334,7 @@ def _attention(trace: Trace, q: Tensor, k: Tensor, rotation: Rotate | None, bias
         turned = (turn(q, rotation), turn(k, rotation))
     scores = products(*turned, base.scale)
     bias = bias or Field.of(torch.zeros(()).expand(scores.shape))
+    other = base.other if base.cap is None else cap_of(scores, base.cap)
     return replace(
         base,
         q_before=q,
@@ -339,7 +343,8 @@ def _attention(trace: Trace, q: Tensor, k: Tensor, rotation: Rotate | None, bias
         k=turned[1],
         scores=scores,
         bias=bias,
-        weights=softmaxed(scores, bias, base.mask, base.sinks),
+        weights=softmaxed(scores, bias, base.mask, base.sinks, other),
+        other=other,
         weights_source="computed",
         before_reason="",
     )

@@ -423,13 +423,11 @@ def weights(page: Page, head: int, bias: Heads) -> tuple[Tensor, Tensor, Tensor]
     if attention is None:
         return None
     head = head % attention.heads
-    scores, mask = attention.scores[head].tensor(), attention.mask[head].tensor()
-    recorded = attention.weights[head].tensor()
+    recorded, masked = attention.weights[head].tensor(), attention.mask[head].tensor() < -1e29
     if bias.own:
-        return measure.attention_weights(scores, mask=mask), recorded, mask < -1e29
-    added = bias.field[head % bias.field.shape[0]].tensor()
-    with_bias = measure.attention_weights(scores + attention.bias[head].tensor(), added, mask=mask)
-    return recorded, with_bias, mask < -1e29
+        return attention.weights_with(head), recorded, masked
+    added = attention.bias[head].tensor() + bias.field[head % bias.field.shape[0]].tensor()
+    return recorded, attention.weights_with(head, added), masked
 
 
 @dataclass(frozen=True, eq=False)

@@ -40,13 +40,12 @@ def show_weights(page: Page, head: int, heads: given.Heads, lines: str, bias: st
         note="the model's own scores",
         large=kit.large(),
     )
-    own = "" if heads.own else f" + attention.bias[{head}].tensor()"  # what the model adds itself, under a what-if
+    own = "" if heads.own else f"attention.bias[{head}].tensor()"  # what the model adds itself, under a what-if
     code = (
         f"{lines}attention = trace.attention\n"
-        f"scores, mask = attention.scores[{head}].tensor(){own}, attention.mask[{head}].tensor()\n"
-        f"bias = {bias}[{head % heads.field.shape[0]}].tensor()\n"
-        "without = measure.attention_weights(scores, mask=mask)\n"
-        "with_bias = measure.attention_weights(scores, bias, mask=mask)\n"
+        f"bias, mask = {bias}[{head % heads.field.shape[0]}].tensor(), attention.mask[{head}].tensor()\n"
+        f"without = attention.weights_with({head}{', ' * bool(own)}{own})\n"
+        f"with_bias = attention.weights_with({head}, {own}{' + ' * bool(own)}bias)\n"
         "figures.panels([without, with_bias], ['without the bias', 'with the bias'],\n"
         f"               masked=mask < 0, scale='sequential', quantile={quantile:g}, across=2)"
     )

@@ -1,0 +1,120 @@
+"""Between q k^T and the softmax: caps, segments, sinks, against the weights that transformers itself returns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from transformers import CONFIG_MAPPING
+
+from tests import census
+from tests.oracle import checkpoint, open_model, some_ids
+
+
+def opened(kind: str, folder: Any, **changes: Any) -> tuple[Any, Any]:
+    """A tiny checkpoint of any type: the folder through open_model, and transformers' own with its eager attention."""
+    config = census.configuration(kind).to_dict() | changes
+    config = CONFIG_MAPPING[kind].from_dict(config)
+    name = census.configuration(kind).architectures[0]
+    torch.manual_seed(0)
+    built = getattr(transformers, name)(config).eval()
+    with torch.no_grad():
+        for parameter in built.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))
+    built.save_pretrained(folder)
+    return open_model(folder), type(built).from_pretrained(folder, attn_implementation="eager").eval()
+
+
+def whole(attention: Any) -> torch.Tensor:
+    """softmax of all the parts."""
+    logits = attention.scores.tensor() + attention.bias.tensor() + attention.mask.tensor()
+    if attention.other is not None:
+        logits = logits + attention.other.tensor()
+    if attention.sinks is not None:
+        beside = attention.sinks.reshape(len(logits), -1, 1).expand(*logits.shape[:2], 1)
+        return torch.cat((logits, beside), dim=-1).softmax(-1)[..., :-1]
+    return logits.softmax(-1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes"),
+    [
+        ("gemma2", {"attn_logit_softcapping": 0.5}),
+        ("vaultgemma", {"attn_logit_softcapping": 0.5}),
+        ("funnel", {}),
+        ("doge", {}),
+        ("doge", {"keep_window_size": 5}),
+        ("inkling2_text", {}),
+        ("gpt_oss", {}),
+    ],
+)
+def test_the_parts_make_the_weights_that_the_model_returns(kind, changes, tmp_path):
+    model, eager = opened(kind, tmp_path, **changes)
+    ids = some_ids(12)
+    attention = model.trace(ids=ids, stack=model.stacks[0] if len(model.stacks) > 1 else None).attention
+    inputs = {} if kind in ("funnel",) else {"use_cache": False}
+    with torch.no_grad():
+        expected = eager(torch.tensor([ids]), output_attentions=True, **inputs).attentions[0][0][..., :12]
+    assert torch.allclose(attention.weights.tensor(), expected, atol=1e-5)
+    assert torch.allclose(whole(attention), expected, atol=1e-5)
+    bias = attention.bias
+    for head in range(attention.heads):
+        assert torch.allclose(attention.weights_with(head, bias[head].tensor()), expected[head], atol=1e-5)
+        assert torch.allclose(attention.weights[head].tensor(), expected[head], atol=1e-5)
+
+
+def test_a_cap_is_shown_as_what_it_takes_away(tmp_path):
+    """Gemma 2: c tanh(scores / c); q and k as the whole model's own projections make them."""
+    model, _ = opened("gemma2", tmp_path, attn_logit_softcapping=0.5)
+    attention = model.trace(ids=some_ids(12)).attention
+    scores = attention.scale * attention.q @ attention.k.repeat_interleave(2, dim=0).transpose(-1, -2)
+    assert attention.cap == 0.5
+    assert float(scores.abs().max()) > 1  # the cap bites
+    assert torch.allclose(attention.scores.tensor(), scores, atol=1e-5)
+    assert torch.allclose(attention.other.tensor(), 0.5 * torch.tanh(scores / 0.5) - scores, atol=1e-5)
+
+
+def test_segments_are_no_positions(tmp_path):
+    """Funnel adds q times a vector of the segment: in `other`, not in what positions add."""
+    model, eager = opened("funnel", tmp_path)
+    ids = some_ids(9)
+    attention = model.trace(ids=ids, stack="encoder").attention
+    layer = eager.funnel.encoder.blocks[0][0].attention
+    with torch.no_grad():
+        q = layer.q_head(eager.funnel.embeddings(torch.tensor([ids])))[0].view(9, 4, 16) * layer.scale
+        same = torch.einsum("qhd,hd->hq", q + layer.r_s_bias * layer.scale, layer.seg_embed[1])  # (heads, query)
+    expected = same[..., None].expand(4, 9, 9).clone()
+    expected[:, 0], expected[:, :, 0] = 0, 0  # <cls> stands outside
+    assert torch.allclose(attention.other.tensor(), expected, atol=1e-5)
+
+
+def test_a_sink_that_each_query_makes(tmp_path):
+    model, eager = opened("inkling2_text", tmp_path)
+    ids = some_ids(12)
+    attention = model.trace(ids=ids).attention
+    seen = []
+    layer = eager.get_submodule(model.stack().paths[0])
+    eager_sink = next(module for name, module in layer.named_modules() if name.endswith("sink_proj"))
+    eager_sink.register_forward_hook(lambda _, __, out: seen.append(out[0].T.clone()))
+    with torch.no_grad():
+        eager(torch.tensor([ids]), use_cache=False)
+    assert attention.sinks.shape == (4, 12)
+    assert torch.allclose(attention.sinks, seen[0], atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["llama", "t5", "falcon-alibi", "bloom", "gpt_oss", "xlnet", "mistral", "bert"])
+def test_where_nothing_else_is_added_nothing_is_said(name):
+    attention = checkpoint(name).trace(some_ids(20)).attention
+    assert attention.other is None
+    assert attention.cap is None
+
+
+def test_saved_with_the_rest(tmp_path):
+    import numpy as np
+
+    model, _ = opened("gemma2", tmp_path, attn_logit_softcapping=0.5)
+    trace = model.trace(ids=some_ids(6))
+    with np.load(trace.save(tmp_path / "all.npz")) as saved:
+        assert np.array_equal(saved["attention_other"], trace.attention.other.tensor().numpy())
