@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
@@ -118,3 +119,32 @@ def test_saved_with_the_rest(tmp_path):
     trace = model.trace(ids=some_ids(6))
     with np.load(trace.save(tmp_path / "all.npz")) as saved:
         assert np.array_equal(saved["attention_other"], trace.attention.other.tensor().numpy())
+
+
+def test_a_decoder_that_looks_at_both_texts_in_one_has_the_encoders_real_keys(tmp_path):
+    """T5Gemma 2: its keys are the decoder's, then those made of the encoder's output, which must have been run."""
+    model, _ = opened("t5gemma2", tmp_path)
+    whole_model = transformers.T5Gemma2ForConditionalGeneration.from_pretrained(tmp_path).eval()
+    ids = some_ids(12)
+    layer = model.stack("decoder").paths[0]
+    block = whole_model.get_submodule(layer)
+    calls: list[Any] = []
+    inner = torch.nn.functional.scaled_dot_product_attention
+
+    def spy(query, key, *rest, **more):
+        calls.append((query[0], key[0], more.get("attn_mask"), more["scale"]))
+        return inner(query, key, *rest, **more)
+
+    block.register_forward_pre_hook(lambda *_: calls.clear())
+    block.register_forward_hook(lambda *_: kept.append(calls[0]))
+    kept: list[Any] = []
+    with torch.no_grad(), mock.patch.object(torch.nn.functional, "scaled_dot_product_attention", spy):
+        whole_model(input_ids=torch.tensor([ids]), decoder_input_ids=torch.tensor([ids]))
+    query, key, mask, scale = kept[0]
+    attention = model.trace(ids=ids, stack="decoder").attention
+    assert attention.k.shape == (2, 24, 24)
+    assert torch.equal(attention.q, query)
+    assert torch.equal(attention.k.repeat_interleave(2, dim=0), key)
+    logits = scale * query @ key.transpose(-1, -2)
+    logits = logits.masked_fill(~mask[0], -torch.inf) if mask.dtype == torch.bool else logits + mask[0]
+    assert torch.allclose(attention.weights.tensor(), logits.softmax(-1), atol=1e-5)

@@ -94,18 +94,40 @@ def run(
 ) -> Front:
     """Runs the module on ids (seq,) until `done` says so at a block's entry or end or an attention call, or to the end.
 
-    decoder: only the decoder of an encoder-decoder is wanted: the encoder is not run
+    decoder: only the decoder of an encoder-decoder is wanted: the encoder is not run, unless attention takes what it
+        makes (T5Gemma 2 looks at both texts in one)
     leave_out: paths of blocks that will not be reached
     only: the parameters that may be read; what comes of others is NaN, and nobody is to look at it
     repeats: what comes after a block's attention is not run again where it is like what has run; only with read=False
     Raises BadIds, BadFile and NotRecorded.
     """
+    one = functools.partial(_run, skeleton, ids, read, positions, decoder, done, tuple(leave_out), only, repeats)
+    front = one(alone=decoder)
+    return one(alone=False) if decoder and _takes_absent(front) else front
+
+
+def _run(
+    skeleton: Skeleton,
+    ids: Tensor,
+    read: bool,
+    positions: Tensor | None,
+    decoder: bool,
+    done: Callable[[Front], bool] | None,
+    leave_out: Iterable[str],
+    only: Collection[str] | None,
+    repeats: Repeats | None,
+    *,
+    alone: bool,
+) -> Front:
+    """One run; alone: a decoder without its encoder."""
     with undisturbed():
         model, placeholders = skeleton.copy(read, leave_out, only)
         front = Front(Tape(placeholders.resolve), placeholders, ids[None])
         tape = front.tape
-        inputs = _inputs(skeleton, front.ids, positions, decoder)
+        inputs = _inputs(skeleton, front.ids, positions, decoder, alone)
         tape.source(front.ids, Flow.CONTENT)
+        if "encoder_outputs" in inputs:
+            tape.source(inputs["encoder_outputs"].last_hidden_state, Flow.ABSENT)
         if positions is not None:
             tape.source(next(inputs[name] for name in inputs if name.endswith("position_ids")), Flow.POSITION)
         for buffer in model.buffers():
@@ -146,14 +168,22 @@ def _one_thread() -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
-def _inputs(skeleton: Skeleton, ids: Tensor, positions: Tensor | None, decoder: bool) -> dict[str, Any]:
+def _takes_absent(front: Front) -> bool:
+    """Whether what is read of a decoder, its blocks' input and first attention, depends on the encoder's output."""
+    firsts = {call.block: call for call in reversed(front.attentions) if call.block is not None}
+    ops = [call.product or call.op for call in firsts.values()]
+    ops += [front.tape.ops[index] for block in front.blocks[:1] for index in block.makers]
+    return any(op.has(Flow.ABSENT) for op in ops)
+
+
+def _inputs(skeleton: Skeleton, ids: Tensor, positions: Tensor | None, decoder: bool, alone: bool) -> dict[str, Any]:
     inputs: dict[str, Any] = {"input_ids": ids}
     accepted = skeleton.parameters
     if "use_cache" in accepted or "kwargs" in accepted:
         inputs["use_cache"] = False
     if skeleton.config.is_encoder_decoder and "decoder_input_ids" in accepted:
         inputs["decoder_input_ids"] = ids
-        if decoder and "encoder_outputs" in accepted:  # what a decoder's first block is given does not depend on them
+        if alone and "encoder_outputs" in accepted:  # what a decoder's first block is given does not depend on them
             from transformers.modeling_outputs import BaseModelOutput
 
             table: Any = skeleton.model.get_input_embeddings()

@@ -10,7 +10,7 @@ every later write into the same memory.
 What a result depends on is kept as flags (`Flow`), which is how positions are told from content without a name:
 ids that are looked up or computed with are CONTENT; a range, a running count or a buffer that counts is POSITION;
 the outcome of a comparison is only a MASK (so a causal mask, made of positions, is not a position scheme, and
-"is this a pad?" is not content).
+"is this a pad?" is not content). What stands in for a part that is not run is ABSENT: no value of it may be shown.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ class Flow:
     CONTENT: Final = 1
     POSITION: Final = 2
     MASK: Final = 4
+    ABSENT: Final = 8
 
 
 # Calls that look at a tensor's shape or type, never at its values.
