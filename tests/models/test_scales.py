@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 from tests import tiny
+from tests.hub_repos import fp8
 from tinput.errors import BadFile
 from tinput.models.named import ModuleWeights
 from tinput.models.scales import block_of, scale_of, scaled
@@ -79,3 +80,28 @@ def test_a_projection_in_fp8_is_read_as_numbers_by_the_modules_name(tmp_path):
     save_file(state | {name: codes}, tmp_path / "model.safetensors")
     with pytest.raises(BadFile, match=r"F8_E4M3 codes \(fp8\)"):
         ModuleWeights(Weights(tmp_path), oracle).tensor(name)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_experts_in_fp8_are_put_together_as_numbers(tmp_path):
+    """The checkpoint holds each expert by itself and the module all of them: each part is scaled, then joined."""
+    oracle = tiny.make("deepseek_v3", tmp_path / "model")
+    folder = fp8(tmp_path / "model", tmp_path / "fp8")
+    oracle.config.quantization_config = {"quant_method": "fp8", "weight_block_size": [32, 32]}
+    weights = ModuleWeights(Weights(folder), oracle)
+    files = load_file(folder / "model.safetensors")
+    for joined, parts in (("down_proj", ["down_proj"]), ("gate_up_proj", ["gate_proj", "up_proj"])):
+        name = f"model.layers.1.mlp.experts.{joined}"
+        expected = torch.stack(
+            [torch.cat([by_hand(files, f"{name.rpartition('.')[0]}.{n}.{part}.weight") for part in parts])
+             for n in range(len(oracle.state_dict()[name]))]
+        )  # fmt: skip
+        assert torch.equal(weights.tensor(name), expected)
+        error = (expected - oracle.state_dict()[name]).abs().max() / expected.abs().max()
+        assert 0 < error < 1 / 16  # three bits after the point
+
+
+def by_hand(files: dict[str, torch.Tensor], key: str) -> torch.Tensor:
+    codes = files[key].float()
+    scale = files[f"{key}_scale_inv"].repeat_interleave(32, 0).repeat_interleave(32, 1)
+    return codes * scale[: codes.shape[0], : codes.shape[1]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import math
 import re
 import threading
@@ -181,7 +182,7 @@ class ModuleWeights:
         infos = [self.weights.info(key) for key, _ in source.keys]
         for (key, _), info in zip(source.keys, infos, strict=True):
             coded = info.dtype in CODES or (self._quantised and DTYPES[info.dtype][0] <= 8)
-            scales = info.dtype in FP8 and source.converter is None and scale_of(key, self.weights.names)
+            scales = info.dtype in FP8 and scale_of(key, self.weights.names)
             if name in self._floating and coded and not scales:
                 raise BadFile(
                     f"Tensor {key!r} of {info.file} holds {info.dtype} codes ({self._quantised or 'quantised'}), "
@@ -200,7 +201,7 @@ class ModuleWeights:
 
         converter = copy.deepcopy(source.converter)  # it collects tensors: one for each use
         for key, pattern in sorted(source.keys, key=lambda part: dot_natural_key(part[0])):  # expert 2 before 10
-            converter.add_tensor(source.first, key, pattern, _reader(self.weights, key))
+            converter.add_tensor(source.first, key, pattern, functools.partial(self._scaled, key))
         try:
             made = converter.convert(source.first, model=self._model, config=self._model.config)
         except Exception as error:  # transformers' operations raise whatever torch does
@@ -218,10 +219,6 @@ class ModuleWeights:
                 f"and the model that config.json describes wants {list(self._shapes[name])}."
             )
         return value
-
-
-def _reader(weights: Source, key: str) -> Callable[[], Tensor]:
-    return lambda: weights.tensor(key)
 
 
 def _sources(model: PreTrainedModel, weights: Source, wanted: dict[str, Any]) -> dict[str, _Source]:
