@@ -98,10 +98,10 @@ def test_a_published_table_shows_its_structure(monkeypatch):
 
 
 def test_a_table_of_which_every_nth_row_is_looked_at_says_so(monkeypatch):
-    from tinput.ui import given
+    from tinput.ui.given import added
 
-    monkeypatch.setattr(given, "_ROWS", len(table()) // 2)
-    kept = (given._own_table, given.looked_at)
+    monkeypatch.setattr(added, "_ROWS", len(table()) // 2)
+    kept = (added._own_table, added.looked_at)
     try:
         for cache in kept:
             cache.clear()
