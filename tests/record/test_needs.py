@@ -13,6 +13,7 @@ from tinput.errors import BadIds, NotRecorded
 from tinput.positions.effects import Content
 from tinput.record import needed, record
 from tinput.record.needs import Needs
+from tinput.record.recording import reach
 
 IDS = [9, 7, 9, 30, 7, 12]
 
@@ -97,6 +98,29 @@ def test_what_is_needed_is_found_without_reading(monkeypatch):
         needed(skeleton, model.anatomy, model.stack(), torch.tensor([320]))
 
 
+@pytest.mark.parametrize(
+    ("name", "ahead"),
+    [
+        ("llama", True),
+        ("gpt2", True),
+        ("phi3", True),
+        ("gptj", False),  # each layer looks its angles up itself
+        ("bloom", False),  # a bias
+        ("t5", False),
+    ],
+)
+def test_a_run_that_finds_all_of_positions_ahead_of_the_blocks_ends_there(name, ahead):
+    """In Llama each layer only puts an axis for the heads into the cosines that were made before."""
+    made = checkpoint(name)
+    model, ids = made.model, torch.tensor(IDS)
+    skeleton = model._skeleton(torch.float32)
+    assert needed(skeleton, model.anatomy, model.stack(), ids).ahead is ahead
+    if ahead:
+        front, block, call = reach(skeleton, model.anatomy, model.stack(), ids, read=False, attention=False)
+        assert call is None
+        assert len(front.tape.ops) <= block.start
+
+
 def traced(name: str, needs: Needs):
     model = checkpoint(name).model
     return record(
@@ -133,8 +157,6 @@ def test_what_is_left_out_is_not_a_number():
     """Were something reported to slip past the tape, it would be NaN, which is refused."""
     model = checkpoint("llama").model
     whole = model.trace(ids=IDS)
-    from tinput.record.recording import reach
-
     skeleton = model._skeleton(torch.float32)
     only = frozenset(["model.embed_tokens.weight"])
     front, block, call = reach(skeleton, model.anatomy, model.stack(), torch.tensor(IDS), only=only)

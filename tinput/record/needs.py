@@ -18,6 +18,7 @@ from tinput.positions.effects import Add, Content, Rotate
 from tinput.record.anatomy import Stack, find
 from tinput.record.front import AttentionCall, Block, Front
 from tinput.record.injection import before_block, in_attention, query_and_key
+from tinput.record.layouts import by_position
 from tinput.record.tape import Op
 
 __all__ = ["Needs", "attended", "missed", "needs_of", "reported"]
@@ -59,11 +60,25 @@ def _ahead(front: Front, stack: Stack, block: Block, call: AttentionCall | None)
             entry = next((entry for entry in inside if entry.kind is Rotate), None)
             made = [find(front, place) for place in (*injection.carriers[:1], *injection.sines[:1])]
             used = [] if entry is None else [*entry.carriers[:1], *entry.sines[:1]]
-            if not used or made != used or any(op is None or op.index >= block.start for op in made):
+            if not used or len(made) != len(used):
+                return False
+            if not all(_made_so(front, block, *pair) for pair in zip(made, used, strict=True)):
                 return False
         elif injection.effect is not Add:
             return False
     return True
+
+
+def _made_so(front: Front, block: Block, made: Op | None, used: Op) -> bool:
+    """Whether what is used in a block is what was made ahead of it, but for axes that were put between."""
+    if made is None or made.index >= block.start or front.tape.past_layout(made) is not front.tape.past_layout(used):
+        return False
+    if not isinstance(made.value, Tensor) or not isinstance(used.value, Tensor):  # cosines and sines in one: GPT-J
+        return False
+    try:
+        return torch.equal(*(by_position(op.value, front.ids.shape[1]) for op in (made, used)))
+    except ValueError:
+        return False
 
 
 def reported(front: Front, stack: Stack, block: Block, call: AttentionCall | None) -> list[Op]:
