@@ -234,8 +234,13 @@ class Model:
     def embedding_name(self) -> str:
         """The token table's name in the module."""
         model = self._skeleton(torch.float32).model
-        table = model.get_input_embeddings()
-        return next(f"{name}.weight" for name, module in model.named_modules() if module is table)
+        table, size = model.get_input_embeddings(), self.vocab_size
+        modules = dict(model.named_modules())
+        found = [name for name, module in modules.items() if module is table]  # Perceiver calls its latents so
+        found += [name for name, module in modules.items() if getattr(module, "num_embeddings", None) == size]
+        if not found:
+            raise BadFile(f"{self.name}: no table of {size:,} tokens was found in its module; choose another model.")
+        return f"{found[0]}.weight"
 
     def table_rows(self, name: str, index: Tensor) -> Tensor:
         """Rows of any table by the module's name, index (n,) int64 -> (n, width) float32."""
@@ -328,7 +333,7 @@ class Model:
         usable = usable_length(where)
         if usable is not None and length > usable:
             raise TooLong(f"{self.name} has positions for {usable:,} tokens; choose {usable:,} or fewer.", usable)
-        found = outline(skeleton, self.anatomy, where, length, scheme_of)
+        found = outline(skeleton, self.anatomy, where, length)
         textbook, reason, agreement = compare(found, length, self._clues(skeleton, where))
         return Outline(found.positions, found.effects, textbook, reason, agreement)
 

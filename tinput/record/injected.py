@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -13,9 +13,10 @@ from tinput.models.tree import tensors_in
 from tinput.positions.effects import Add, Bias, Content, Effect, Nothing, Rotate
 from tinput.record.anatomy import Injection, Stack, find
 from tinput.record.attention import Attention
-from tinput.record.front import AttentionCall, Front
-from tinput.record.injection import SUMS, Entry, pairs, vectors_of_distances
+from tinput.record.front import AttentionCall, Block, Front
+from tinput.record.injection import SUMS, Entry, before_block, in_attention, pairs, vectors_of_distances
 from tinput.record.layouts import by_position, sequence_first
+from tinput.record.naming import scheme_of
 from tinput.record.tape import Op
 from tinput.record.trace import LayerEffect
 from tinput.window import Field
@@ -23,29 +24,42 @@ from tinput.window import Field
 if TYPE_CHECKING:
     from tinput.models.named import ModuleWeights
 
-__all__ = ["effects_of"]
+__all__ = ["Entries", "effects_of"]
+
+
+@dataclass(frozen=True, eq=False)
+class Entries:
+    """Where positions enter one run: before the first block, and inside the attention call that is traced."""
+
+    call: AttentionCall | None
+    added: list[Entry]
+    inside: list[Entry]
+
+    @classmethod
+    def of(cls, front: Front, block: Block, call: AttentionCall | None) -> Entries:
+        return cls(call, before_block(front, block), in_attention(front, call) if call is not None else [])
 
 
 def effects_of(
     front: Front,
     stack: Stack,
-    added: list[Entry],
-    inside: list[Entry],
-    call: AttentionCall | None,
-    attention: Attention | None,
-    around: tuple[Field, Field | None] | None,
-    why: str,
-    given: Tensor | None,
-    seq: int,
-    name_scheme: Any,
-    weights: ModuleWeights | None,
+    entries: Entries,
+    *,
+    attention: Attention | None = None,
+    around: tuple[Field, Field | None] | None = None,
+    why: str = "",
+    given: Tensor | None = None,
+    weights: ModuleWeights | None = None,
 ) -> tuple[LayerEffect, ...]:
-    """What a run shows of each of a stack's injections. attention, around: q and k, or bias and mask, if they are had;
-    why: the reason where neither is; given: (seq,) positions that were set by hand
+    """What a run shows of each of a stack's injections.
+
+    attention, around: q and k, or bias and mask, if they are had; why: the reason where neither is
+    given: (seq,) positions that were set by hand
     """
+    call, inside, seq = entries.call, entries.inside, front.ids.shape[1]
     layer = call.block.number if call is not None and call.block is not None else None
     found = []
-    adds = iter(added)
+    adds = iter(entries.added)
     tables = _table_modules(front)
     for injection in stack.injections:
         effect, entry, reason = None, None, ""
@@ -75,11 +89,11 @@ def effects_of(
         used = None if carrier is None else _positions(front, carrier, tables, given, seq)
         stored = _stored(weights, entry) if injection.computed else None
         factors = _factors(front, entry) if injection.learned and injection.table is None else ()
-        scheme = name_scheme(injection)
+        scheme = scheme_of(injection)
         found.append(LayerEffect(injection.layers, effect, scheme, injection.table, reason, used, stored, factors))
     if not found:
         layers = tuple(range(stack.n_layers))
-        return (LayerEffect(layers, Nothing(), name_scheme(None)),)
+        return (LayerEffect(layers, Nothing(), scheme_of(None)),)
     return tuple(found)
 
 

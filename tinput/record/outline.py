@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -17,8 +17,7 @@ from tinput.models.skeleton import Skeleton
 from tinput.positions.effects import Effect
 from tinput.record.anatomy import Anatomy, Stack
 from tinput.record.attention import surroundings_of
-from tinput.record.injected import effects_of
-from tinput.record.injection import before_block, in_attention
+from tinput.record.injected import Entries, effects_of
 from tinput.record.recording import past_only, reach
 from tinput.record.trace import LayerEffect, Recording
 
@@ -46,24 +45,22 @@ class Outline:
     agreement: Agreement
 
 
-def outline(skeleton: Skeleton, anatomy: Anatomy, stack: Stack, length: int, name_scheme: Any) -> Recording:
+def outline(skeleton: Skeleton, anatomy: Anatomy, stack: Stack, length: int) -> Recording:
     """The effects for a text of `length` tokens; block input and stages are empty. Raises BadIds, NotRecorded."""
     bare = skeleton.without_weights()
     low = min(20, max(0, bare.vocab_size - _IDS - 1))  # past the usual special ids
     ids = low + torch.arange(length) % min(_IDS, max(1, bare.vocab_size - low))
     front, block, call = reach(bare, anatomy, stack, ids, read=False)
-    entries = before_block(front, block) + (in_attention(front, call) if call is not None else [])
-    tables = {entry.table for entry in entries if entry.table is not None}
+    entries = Entries.of(front, block, call)
+    tables = {entry.table for entry in (*entries.added, *entries.inside) if entry.table is not None}
     computed = frozenset(table for table in tables if bare.initial(table) is not None)
 
     front, block, call = reach(bare, anatomy, stack, ids, only=computed)
-    added = before_block(front, block)
-    inside = in_attention(front, call) if call is not None else []
-    around = None
+    entries, around = Entries.of(front, block, call), None
     if call is not None:
         with contextlib.suppress(ValueError):
-            around = surroundings_of(front, call, inside)
-    found = effects_of(front, stack, added, inside, call, None, around, WHY, None, length, name_scheme, None)
+            around = surroundings_of(front, call, entries.inside)
+    found = effects_of(front, stack, entries, around=around, why=WHY)
     effects = tuple(_known(effect) for effect in found)
     used = next((effect.positions for effect in effects if effect.positions is not None), None)
     causal = None if around is None else past_only(around[1])

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Collection
 from dataclasses import replace
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,8 +18,8 @@ from tinput.positions.effects import Rotate
 from tinput.record.anatomy import Anatomy, Stack
 from tinput.record.attention import Attention, attention_of, surroundings_of
 from tinput.record.front import AttentionCall, Block, Front, run
-from tinput.record.injected import effects_of
-from tinput.record.injection import Entry, before_block, in_attention
+from tinput.record.injected import Entries, effects_of
+from tinput.record.injection import Entry
 from tinput.record.layouts import sequence_first
 from tinput.record.needs import Needs, attended, missed, needs_of, reported
 from tinput.record.stages import alone, stages_of
@@ -36,21 +35,18 @@ def record(
     stack: Stack,
     ids: Tensor,
     positions: Tensor | None,
-    name_scheme: Any,
     *,
     needs: Needs | None = None,
     without_attention: str = "",
 ) -> Recording:
     """Runs the model's front on ids (seq,) and reads the tape.
 
-    name_scheme: Injection -> the scheme's name
     needs: what may be read (see `needs`), where that is not everything; without_attention: why q and k are left out
     Raises BadIds, BadFile, NotRecorded.
     """
     front, block, call = _sparing(skeleton, anatomy, stack, ids, positions, needs, not without_attention)
     seq, wanted = len(ids), stack.first_attention
-    added = before_block(front, block)
-    inside = in_attention(front, call) if call is not None else []
+    entries = Entries.of(front, block, call)
     notes: list[str] = []
     block_input, note = sequence_first(block.input, seq)
     if note:
@@ -66,13 +62,13 @@ def record(
         )
     attention, reason, around = None, without_attention, None
     if not without_attention:
-        attention, reason = _attention(front, stack, call, inside, wanted)
+        attention, reason = _attention(front, stack, call, entries.inside, wanted)
         around = None if attention is None else (attention.bias, attention.mask)
     elif call is not None:
         with contextlib.suppress(ValueError):
-            around = surroundings_of(front, call, inside)
+            around = surroundings_of(front, call, entries.inside)
     effects = effects_of(
-        front, stack, added, inside, call, attention, around, reason, positions, seq, name_scheme, skeleton.weights
+        front, stack, entries, attention=attention, around=around, why=reason, given=positions, weights=skeleton.weights
     )
     used = next((effect.positions for effect in effects if effect.positions is not None), None)
     used = used if positions is None else positions.clone()

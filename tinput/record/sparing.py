@@ -14,7 +14,6 @@ from tinput.errors import NotRecorded
 from tinput.models.skeleton import Skeleton
 from tinput.models.sources import bytes_said
 from tinput.record.anatomy import Anatomy, Stack
-from tinput.record.naming import scheme_of
 from tinput.record.needs import Needs
 from tinput.record.recording import needed, record
 from tinput.record.trace import Recording
@@ -46,7 +45,7 @@ class Sparing:
         assert weights is not None
         remote = weights.weights.remote
         if not remote and attention is not False:
-            return record(skeleton, self.anatomy, stack, ids, positions, scheme_of)
+            return record(skeleton, self.anatomy, stack, ids, positions)
         few = self.few(stack)
         needs = needed(skeleton, self.anatomy, stack, ids, positions, attention=attention is True or not few.ahead)
         skeleton.require((*needs.rows, *needs.whole))
@@ -59,7 +58,7 @@ class Sparing:
                 elif few.ahead:
                     needs = needed(skeleton, self.anatomy, stack, ids, positions)
             with weights.holding({}, () if why else needs.attention):
-                run = functools.partial(record, skeleton, self.anatomy, stack, ids, positions, scheme_of)
+                run = functools.partial(record, skeleton, self.anatomy, stack, ids, positions)
                 try:
                     return run(needs=needs, without_attention=why)
                 except NotRecorded:  # BLT's patcher decides by numbers how the run goes on: then nothing is left out
