@@ -160,6 +160,17 @@ def checkpoint(name: str, **changes: Any) -> Checkpoint:
     return _checkpoint(name, json.dumps(changes))
 
 
+def checkpoint_of(folder: Path, kind: str, class_name: str, **config: Any) -> Checkpoint:
+    """A tiny checkpoint of a class that is not among the tiny models."""
+    import transformers
+
+    torch.manual_seed(0)
+    config_class: Any = transformers.CONFIG_MAPPING[kind]
+    built: Any = getattr(transformers, class_name)(config_class(**tiny.SMALL | config))
+    built.save_pretrained(folder)
+    return Checkpoint(kind, folder, type(built).from_pretrained(folder).eval(), {"decoder": "model.layers.0"})
+
+
 @functools.cache
 def _checkpoint(name: str, changes: str) -> Checkpoint:
     folder = _home() / str(_checkpoint.cache_info().misses)

@@ -1,7 +1,8 @@
-"""open_model: what can be asked of a model before and beside a trace."""
+"""open_model: what can be asked of a model before a trace, of a trace, and what becomes of bad requests."""
 
 from __future__ import annotations
 
+import json
 import shutil
 from typing import Any
 
@@ -10,8 +11,9 @@ import torch
 import transformers
 
 from tests import tiny
+from tests.makers import byte_level
 from tests.oracle import Checkpoint, checkpoint, open_model, some_ids
-from tinput.errors import BadIds, BadModel, NotFound
+from tinput.errors import BadFile, BadIds, BadModel, BadText, NotFound, TooLong
 
 
 def test_what_a_model_says_of_itself():
@@ -147,3 +149,172 @@ def test_two_schemes_in_one_model(tmp_path):
     assert torch.equal(trace.block_input, seen.block_input[0])
     assert [found.positions.tolist() for found in trace.effects] == [chosen, [0, 1, 2, 3, 4]]
     assert trace.agreement.ok is True, trace.agreement.message
+
+
+# --- too long
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "usable"),
+    [
+        ("gpt2", {"n_positions": 10}, 10),
+        ("bert", {"max_position_embeddings": 10}, 10),
+        ("roberta", {"max_position_embeddings": 10}, 8),  # cases.md 17: max - pad - 1
+        ("roberta", {"max_position_embeddings": 10, "pad_token_id": 3}, 6),
+        ("opt", {"max_position_embeddings": 10}, 10),  # two more rows than it says
+        ("bart", {"max_position_embeddings": 10}, 10),
+        ("distilbert-sinusoidal", {"max_position_embeddings": 10}, 10),
+        ("albert", {"max_position_embeddings": 10}, 10),
+    ],
+)
+def test_more_tokens_than_a_table_has_rows(name, changes, usable):
+    made = checkpoint(name, **changes)
+    assert made.model.usable_length == usable
+    fits = made.trace(some_ids(usable))
+    assert torch.equal(fits.block_input, made.run(some_ids(usable)).block_input[0])
+    with pytest.raises(TooLong) as caught:
+        made.trace(some_ids(usable + 1))
+    assert caught.value.usable == usable
+    assert f"{usable + 1}" in str(caught.value)
+    assert f"{usable}" in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["llama", "t5", "bloom", "mamba", "gpt_neox"])
+def test_no_table_no_end(name):
+    assert checkpoint(name).model.usable_length is None
+    assert len(checkpoint(name).trace(some_ids(300)).block_input) == 300
+
+
+# --- what may be asked of trace
+
+
+@pytest.mark.parametrize(
+    ("given", "error"),
+    [
+        ({}, BadIds),
+        ({"text": "a", "ids": [5]}, BadIds),
+        ({"ids": []}, BadText),
+        ({"ids": [-1, 5]}, BadIds),
+        ({"ids": [320]}, BadIds),
+        ({"ids": [2**62]}, BadIds),
+        ({"ids": [2**70]}, BadIds),
+        ({"ids": [1.5, 2.0]}, BadIds),
+        ({"ids": [True, False]}, BadIds),
+        ({"ids": [[5, 6]]}, BadIds),
+        ({"ids": ["a"]}, BadIds),
+        ({"ids": [None]}, BadIds),
+        ({"ids": 5}, BadIds),
+        ({"ids": torch.tensor([5.0])}, BadIds),
+        ({"ids": [5, 6], "positions": [0]}, BadIds),
+        ({"ids": [5, 6], "positions": [0, -1]}, BadIds),
+        ({"ids": [5, 6], "positions": [0, 1.5]}, BadIds),
+        ({"ids": [5, 6], "positions": [0, 10_000]}, BadIds),
+        ({"ids": [5, 6], "stack": "encoder"}, BadIds),
+        ({"ids": [5, 6], "stack": "middle"}, BadIds),
+        ({"ids": [5, 6], "dtype": "int32"}, BadIds),
+        ({"ids": [5, 6], "dtype": "float8_e4m3fn"}, BadIds),
+        ({"ids": [5, 6], "dtype": None}, BadIds),
+        ({"text": "hello"}, BadFile),  # this folder has no tokenizer
+    ],
+)
+def test_bad_requests_are_named(given, error):
+    model = checkpoint("gpt2").model
+    with pytest.raises(error) as caught:
+        model.trace(**given)
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) > 20
+    assert torch.equal(model.trace(ids=[5, 6]).block_input, checkpoint("gpt2").run([5, 6]).block_input[0])
+
+
+def test_ids_in_any_integer_form():
+    made = checkpoint("gpt2")
+    expected = made.trace([5, 6]).block_input
+    for ids in ((5, 6), torch.tensor([5, 6]), torch.tensor([5, 6], dtype=torch.int32), range(5, 7)):
+        assert torch.equal(made.model.trace(ids=ids).block_input, expected)
+
+
+def test_what_was_given_is_not_changed_and_not_shared():
+    made = checkpoint("gpt2")
+    ids = torch.tensor([5, 6, 7])
+    trace = made.model.trace(ids=ids)
+    ids[0] = 9
+    assert trace.ids.tolist() == [5, 6, 7]
+
+
+def test_stacks_of_an_encoder_decoder():
+    made = checkpoint("bart")
+    encoder, decoder = made.trace([5, 6], "encoder"), made.trace([5, 6], "decoder")
+    assert torch.equal(made.model.trace(ids=[5, 6]).block_input, encoder.block_input)
+    assert not torch.equal(encoder.block_input, decoder.block_input)
+    with pytest.raises(BadIds, match="encoder"):
+        made.model.trace(ids=[5, 6], stack="both")
+
+
+# --- texts
+
+
+@pytest.fixture(scope="module")
+def spoken(tmp_path_factory):
+    """A GPT-2 with a tokenizer of its own, and transformers' own reading of the folder."""
+    folder = tmp_path_factory.mktemp("spoken")
+    full = tiny.make("gpt2", folder, vocab_size=340)
+    byte_level().save_pretrained(folder)
+    return Checkpoint("gpt2", folder, full, {"decoder": "transformer.h.0"})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "the cat sat",
+        " ",
+        "\n\n",
+        "a",
+        "é 🦙 깰",
+        "<script>alert(1)</script>",
+        "$x$ **b**",
+        "\0",
+        "مرحبا",
+        "a⭢b",
+    ],
+)
+def test_texts_go_through(spoken, text):
+    from transformers import AutoTokenizer
+
+    ids = AutoTokenizer.from_pretrained(spoken.folder)(text)["input_ids"]
+    trace = spoken.model.trace(text)
+    assert trace.ids.tolist() == ids
+    assert list(trace.tokens.ids) == ids
+    assert trace.tokens.text == text
+    assert torch.equal(trace.block_input, spoken.run(ids).block_input[0])
+
+
+def test_a_text_longer_than_the_table(spoken):
+    with pytest.raises(TooLong) as caught:
+        spoken.model.trace("x" * 500)
+    assert caught.value.usable == 128
+
+
+def test_no_text_at_all(spoken):
+    with pytest.raises(BadText, match="text"):
+        spoken.model.trace("")
+
+
+def test_a_lone_surrogate(spoken):
+    for call in (spoken.model.tokenize, spoken.model.trace):
+        with pytest.raises(BadText, match="surrogate"):
+            call("a\ud800b")
+
+
+def test_a_text_that_is_none(spoken):
+    for text in (5, b"bytes", ["a"]):
+        with pytest.raises(BadText):
+            spoken.model.trace(text)
+
+
+def test_the_file_keeps_the_text(spoken, tmp_path):
+    import numpy as np
+
+    with np.load(spoken.model.trace("the cat").save(tmp_path / "t")) as file:
+        about = json.loads(str(file["provenance"]))
+    assert about["text"] == "the cat"
+    assert "".join(about["pieces"]).replace("Ġ", " ") == "the cat"
