@@ -233,13 +233,9 @@ class Model:
     @functools.cached_property
     def embedding_name(self) -> str:
         """The token table's name in the module."""
-        model = self._skeleton(torch.float32).model
-        table, size = model.get_input_embeddings(), self.vocab_size
-        modules = dict(model.named_modules())
-        found = [name for name, module in modules.items() if module is table]  # Perceiver calls its latents so
-        found += [name for name, module in modules.items() if getattr(module, "num_embeddings", None) == size]
-        if not found:
-            raise BadFile(f"{self.name}: no table of {size:,} tokens was found in its module; choose another model.")
+        model, size = self._skeleton(torch.float32).model, self.vocab_size
+        table, named = model.get_input_embeddings(), model.named_modules()  # Perceiver's are its latents: then by size
+        found = min(named, key=lambda item: (item[1] is not table, getattr(item[1], "num_embeddings", None) != size))
         return f"{found[0]}.weight"
 
     def table_rows(self, name: str, index: Tensor) -> Tensor:

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from tests import census, makers, tiny
 from tests import hub_jobs as jobs
-from tests import makers, tiny
 from tests.hub import Client, client
 from tests.hub_repos import TEXT, fp8, llama_405b, minilm, pickled, rewrite, row
 from tests.hub_world import same
@@ -33,6 +33,8 @@ MADE: dict[str, tuple[str, dict[str, Any]]] = {
     "two layer types": ("gemma3_text", {}),
     "scores of content": ("xlnet", {}),
     "no attention": ("mamba", {}),
+    "a patcher first": ("blt", {}),
+    "a first block across latents": ("perceiver", {}),
 }
 
 
@@ -46,7 +48,7 @@ def made(tmp_path_factory) -> Callable[[str], Path]:
         kind, how = MADE[name]
         save = how.get("save", {})
         changes = {key: value for key, value in how.items() if key not in ("save", "dtype")}
-        model = tiny.build(kind, **changes)
+        model = tiny.build(kind, **changes) if kind in tiny.CONFIGS else census.build(kind)
         if "dtype" in how:
             model = model.bfloat16()
         model.save_pretrained(folder, **save)
@@ -62,11 +64,12 @@ def test_equal_from_the_hub_and_from_the_folder(running, made, name):
     hub.heal()
     folder, repo = made(name), f"made/{name.replace(' ', '-').replace(',', '')}"
     hub.add(repo, folder)
-    for options in ({}, {"attention": True}, {"dtype": "checkpoint", "attention": True}):
-        from_hub, from_folder = (run(jobs.seen, where, **options) for where in (repo, str(folder)))
+    for options in ({}, {"attention": False}, {"attention": True}, {"dtype": "checkpoint", "attention": True}):
+        given = {"text": jobs.TEXT} if MADE[name][0] in tiny.CONFIGS else {"text": None, "ids": [1, 5, 7, 5]}
+        from_hub, from_folder = (run(jobs.seen, where, **given, **options) for where in (repo, str(folder)))
         assert same(from_hub, from_folder)
         assert from_hub["revision"] == hub.repos[repo].commit
-        if "attention" in options:
+        if options.get("attention"):
             assert from_hub["arrays"] == from_folder["arrays"]  # q, k, scores and weights too
             assert from_hub["facts"] == from_folder["facts"]
 
