@@ -129,7 +129,6 @@ def traced(name: str, needs: Needs):
         model.stack(),
         torch.tensor(IDS),
         None,
-        lambda injection: "",  # noqa: ARG005
         needs=needs,
         without_attention="not asked for",
     )
