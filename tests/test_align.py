@@ -282,6 +282,14 @@ def test_weights_from_part_to_part_still_sum_to_one():
     assert pooled[:, 2].isnan().all()
 
 
+def test_what_a_mask_hides_whole_has_no_weight():
+    mask = torch.full((6, 6), -math.inf).triu(1)
+    weights = torch.rand(6, 6, generator=torch.Generator().manual_seed(1)).add(mask).softmax(dim=-1)
+    pooled = align.pool_weights(weights, [(0, 1), (1, 4), (4, 6)], mask)
+    assert pooled.isnan().tolist() == [[False, True, True], [False, False, True], [False, False, False]]
+    torch.testing.assert_close(pooled.nansum(dim=1), torch.ones(3))
+
+
 @given(seed=st.integers(0, 99), n=st.integers(3, 8))
 @settings(deadline=None, max_examples=20)
 def test_similarities_correlate_with_themselves_and_either_way(seed, n):

@@ -57,6 +57,8 @@ def test_cells_by_axis_and_note():
     assert window.note == "every 10th row and every single column is shown"
     assert field.window(cells=(50, 30)).note == "every 2nd row and every 3rd column is shown"
     assert field.window(cells=(9, 8)).note == "every 12th row and every 12th column is shown"
+    long, _ = counting((1110, 1210))
+    assert long.window(cells=10).note == "every 111th row and every 121st column is shown"
 
 
 def test_ranges_are_cut_to_what_there_is():
