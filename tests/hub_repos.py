@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["LLAMA_405B", "TEXT", "fp8", "llama_405b", "minilm", "pickled", "rewrite", "row"]
+__all__ = ["LLAMA_405B", "TEXT", "dequantised", "fp8", "llama_405b", "minilm", "pickled", "rewrite", "row"]
 
 LLAMA_405B = {
     "architectures": ["LlamaForCausalLM"],
@@ -234,5 +234,24 @@ def fp8(folder: Path, target: Path, *, embedding: bool = False, block: int = 32)
         "fmt": "e4m3",
         "weight_block_size": [block, block],
     }
+    (target / "config.json").write_text(json.dumps(config))
+    return target
+
+
+def dequantised(folder: Path, target: Path) -> Path:
+    """A copy of what `fp8` made in which the codes are numbers, float32: each times its block's scale."""
+    from safetensors.torch import load_file, save_file
+
+    shutil.copytree(folder, target)
+    files, made = load_file(target / "model.safetensors"), {}
+    config = json.loads((target / "config.json").read_text())
+    tall, wide = config.pop("quantization_config")["weight_block_size"]
+    for name, value in files.items():
+        if (scale := files.get(f"{name}_scale_inv")) is not None:
+            whole = scale.repeat_interleave(tall, 0).repeat_interleave(wide, 1)
+            made[name] = value.float() * whole[: value.shape[0], : value.shape[1]]
+        elif not name.endswith("_scale_inv"):
+            made[name] = value
+    save_file(made, target / "model.safetensors", metadata={"format": "pt"})
     (target / "config.json").write_text(json.dumps(config))
     return target

@@ -365,7 +365,7 @@ class Model:
             dtype = self.checkpoint_dtype
         found = getattr(torch, dtype, None) if isinstance(dtype, str) else dtype
         if not isinstance(found, torch.dtype) or not found.is_floating_point or found.itemsize < 2:
-            raise BadIds(f'A trace cannot run in {dtype}; choose "float32" or "checkpoint".')
+            raise BadIds(f'A trace cannot run in {dtype}; choose another, such as "float32".')
         return found
 
     def _skeleton(self, dtype: torch.dtype) -> Skeleton:

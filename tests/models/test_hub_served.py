@@ -14,7 +14,7 @@ import pytest
 from tests import census, makers, tiny
 from tests import hub_jobs as jobs
 from tests.hub import Client, client
-from tests.hub_repos import TEXT, fp8, llama_405b, minilm, pickled, rewrite, row
+from tests.hub_repos import TEXT, dequantised, fp8, llama_405b, minilm, pickled, rewrite, row
 from tests.hub_world import same
 
 # What is served, and how it is made: each has another way from the file's tensors to the module's.
@@ -117,6 +117,19 @@ def test_fp8_leaves_the_embedding_as_it_is(running, made, tmp_path):
     plain = run(jobs.seen, str(made("in bfloat16")))
     assert set(found["arrays"]) >= {"block_input", "recorded_0_cos"}
     assert plain["facts"]["checkpoint_dtype"] == "bfloat16"
+
+
+def test_deepseeks_fp8_is_the_model_of_its_numbers_q_and_k_too(running, made, tmp_path):
+    """DeepSeek-V3 as it is published: projections in blocks of FP8, norms and embedding in bfloat16."""
+    hub, run = running
+    folder = fp8(made("experts"), tmp_path / "fp8")
+    plain = dequantised(folder, tmp_path / "plain")
+    hub.add("made/deepseek-fp8", folder)
+    for attention in (False, True):
+        found, expected = (run(jobs.seen, where, attention=attention) for where in ("made/deepseek-fp8", str(plain)))
+        assert found["arrays"] == expected["arrays"]
+        assert found["facts"]["ok"] is True
+        assert ({"attention_q", "attention_k"} <= set(found["arrays"])) == attention
 
 
 def test_an_fp8_embedding_is_scaled_or_refused_but_never_raw_codes(running, made, tmp_path):
