@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tests import tiny
-from tests.oracle import STACKS, checkpoint, open_model, some_ids
+from tests.oracle import STACKS, checkpoint, checkpoint_of, open_model, some_ids
 from tinput.agree import effects, tolerance
 from tinput.open import Model
 from tinput.positions import SCHEMES, Rotate
@@ -220,11 +220,11 @@ def test_a_pairing_found_wrong_by_the_recorder_is_red(monkeypatch):
 
 
 def test_a_norm_after_the_rotation_is_no_disagreement(tmp_path):
-    """Llama 4 norms q after it was turned: then the turned q is not looked at."""
-    from tests.record.test_anatomy import other
-
+    """Llama 4 norms q after it was turned: then its direction alone is looked at."""
     sizes = {"num_key_value_heads": 2, "head_dim": 16, "intermediate_size_mlp": 96, "num_local_experts": 2}
-    trace = other(tmp_path, "llama4_text", "Llama4ForCausalLM", attention_chunk_size=8, **sizes).trace(some_ids(9))
+    trace = checkpoint_of(tmp_path, "llama4_text", "Llama4ForCausalLM", attention_chunk_size=8, **sizes).trace(
+        some_ids(9)
+    )
     assert isinstance(trace.effect, Rotate)
     assert trace.agreement.ok is True
     assert not torch.equal(trace.attention.k, trace.attention.k_before)  # q and k are given a complex factor each
@@ -283,12 +283,12 @@ def test_a_scheme_without_a_formula_is_said_to_be_so(monkeypatch):
 
 
 def test_the_bundled_models_prove_nothing():
-    """Both sides are tinput's own code there, and the badge says so."""
+    """Both sides are tinput's own code there, and the badge says that there is nothing to compare."""
     from tinput import twins
 
     for name in twins.NAMES:
         trace = open_model(name).trace("the cat sat")
         assert trace.agreement.ok is None
-        own = "own code" if trace.scheme != "none" else "no position"
+        own = "own model" if trace.scheme != "none" else "no position"
         assert own in trace.agreement.message
         assert trace.scheme == name.removeprefix("tinput/")

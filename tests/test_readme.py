@@ -41,7 +41,7 @@ def test_the_lines_about_a_model_on_the_hub_run(tmp_path):
 def test_the_notebook_lines_run():
     first, second = printed(BLOCKS[0]).splitlines()
     assert first.startswith("rope ['token embedding'")
-    assert second.startswith("torch.Size([9, 128]) recorded and textbook are both tinput's own code")
+    assert second.startswith("torch.Size([9, 128]) tinput's own model: nothing to compare it with")
 
 
 def test_the_sample_output_is_what_is_printed(capsys):

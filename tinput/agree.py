@@ -6,13 +6,18 @@ float16 as the last step may be half a step of that dtype off besides; a compute
 dtype is compared with the formula's values rounded to it.
 
 Of a rotation the angles say nothing of the pairs that they turn. So the recorded q and k before the rotation are turned
-by the formula, in its pairs, and must be those after it, wherever the model does nothing else to them in between.
+by the formula, in its pairs, and must be those after it. Where the model norms or scales them besides, their directions
+are looked at, which that leaves as they are, unless it weighs the dimensions.
+
+What is injected into several layers must be the formula's in each kind of layer that the configuration tells apart, and
+in no layer that it leaves out.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -123,8 +128,7 @@ def formula(layer: LayerEffect, found: Recording | Trace, seq: int, clues: Clues
             f"the formula differs from what was recorded by {answer.difference:.2g}, more than {answer.allowed:.2g}"
         )
     given = {key: value for key, value in _given(layer, found, clues).items() if key not in ("queries", "keys")}
-    variant = answer.variant or scheme.variants(clues.config)[0]
-    return lambda at: scheme.predict(clues.config, at, variant=variant, **given)
+    return lambda at: scheme.predict(clues.config, at, variant=answer.variant, **given)
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,6 +138,7 @@ class _Answer:
     allowed: float | None = None
     variant: str = ""
     reason: str = ""
+    said: str = ""  # the variant, where it does not go without saying
 
 
 def _answer(layer: LayerEffect, found: Recording | Trace, positions: Tensor, clues: Clues) -> _Answer:
@@ -157,11 +162,46 @@ def _answer(layer: LayerEffect, found: Recording | Trace, positions: Tensor, clu
             continue
         if isinstance(effect, Content) and isinstance(layer.effect, Content) and not _parts(layer.effect, effect):
             continue
-        named = "" if variant == variants[0] else variant  # the usual one goes without saying
-        answer = _answer_of(layer.effect, effect, positions, _attention(layer, found), layer.stored, named)
+        answer = _answer_of(layer.effect, effect, positions, _attention(layer, found), layer.stored)
+        answer = replace(answer, variant=variant, said="" if variant == variants[0] else variant)
         if best is None or (answer.difference or 0.0) < (best.difference or 0.0):
             best = answer
-    return best or _Answer(None, reason=refused)
+    if best is None:
+        return _Answer(None, reason=refused)
+    wrong = _left_out(layer, found, clues) or _other_kinds(layer, found, positions, clues, best)
+    return replace(best, difference=float("inf"), allowed=0.0, reason=wrong) if wrong and not best.reason else best
+
+
+def _left_out(layer: LayerEffect, found: Recording | Trace, clues: Clues) -> str:
+    """A sentence, where an effect was found in other layers than those that the configuration names; else ""."""
+    named = getattr(SCHEMES[layer.scheme], "layers", lambda _: None)(clues.config)
+    if named is None:
+        return ""
+    reached = {number for effect in found.effects if effect.scheme == layer.scheme for number in effect.layers}
+    for number, block in enumerate(clues.blocks):
+        if block < len(named) and named[block] != (number in reached):
+            return f"layer {number} {'has' if number in reached else 'lacks'} it, against the configuration"
+    return ""
+
+
+def _other_kinds(layer: LayerEffect, found: Recording | Trace, positions: Tensor, clues: Clues, best: _Answer) -> str:
+    """A sentence, where the formula gives something else in another kind of layer that an effect reaches; else ""."""
+    assert layer.effect is not None
+    kinds: dict[str, int] = {}
+    for number in layer.layers if not isinstance(layer.effect, Content) else ():  # content meets it in each anew
+        if (kind := _layer_type(clues, number)) is not None:
+            kinds.setdefault(kind, number)
+    for kind, number in [*kinds.items()][1:]:
+        given = _given(layer, found, clues) | {"layer": number, "layer_type": kind}
+        try:
+            effect = SCHEMES[layer.scheme].predict(clues.config, positions, variant=best.variant, **given)
+        except ValueError:
+            continue
+        if effect is not None:
+            difference, allowed, _ = _difference(layer.effect, effect, positions, layer.stored)
+            if difference > allowed:
+                return f"in layer {number}, of type {kind}, the formula gives another"
+    return ""
 
 
 def _attention(layer: LayerEffect, found: Recording | Trace) -> Attention | None:
@@ -175,7 +215,6 @@ def _answer_of(
     positions: Tensor,
     attention: Attention | None,
     stored: torch.dtype | None,
-    variant: str = "",
 ) -> _Answer:
     difference, allowed, reason = _difference(recorded, textbook, positions, stored)
     if not reason and difference <= allowed and isinstance(textbook, Rotate) and attention is not None:
@@ -184,15 +223,15 @@ def _answer_of(
             turned = _turned(textbook, before, after, allowed)
             if turned is not None and turned[0] > turned[1]:
                 reason = f"{name} turned by the formula, in pairs that are {textbook.layout}, is not the model's {name}"
-                return _Answer(textbook, *turned, variant, reason)
-    return _Answer(textbook, difference, allowed, variant, reason)
+                return _Answer(textbook, *turned, reason=reason)
+    return _Answer(textbook, difference, allowed, reason=reason)
 
 
 def _turned(textbook: Rotate, plain: Tensor | None, found: Tensor, allowed: float) -> tuple[float, float] | None:
     """How far a q or k (heads, seq, d_head) turned by the formula is from the model's, and what is allowed.
 
-    None where it is not to be had, or was normed or scaled besides: a rotation keeps every length but for the
-    magnitude, whatever the pairs.
+    A rotation keeps every length but for the magnitude, whatever the pairs; where it was normed or scaled besides, the
+    directions are compared. None where it is not to be had, or where no pairs give the directions either.
     """
     if plain is None or plain.shape != found.shape or plain.shape[1] != textbook.cos.shape[0]:
         return None
@@ -204,14 +243,21 @@ def _turned(textbook: Rotate, plain: Tensor | None, found: Tensor, allowed: floa
     length = torch.cat((before[..., : textbook.start], magnitude * before[..., textbook.start : stop]), dim=-1)
     length = torch.cat((length, before[..., stop:]), dim=-1).norm(dim=-1)
     step = torch.finfo(found.dtype).eps
-    if not torch.allclose(length, after.norm(dim=-1), rtol=max(1e-5, step / 2)):
+    kept = torch.allclose(length, after.norm(dim=-1), rtol=max(1e-5, step / 2))
+    if not kept:
+        before, after = (part / part.norm(dim=-1, keepdim=True).clamp_min(1e-12) for part in (before, after))
+
+    def apart(layout: str) -> float:
+        ways = (
+            rotate_by(before, textbook.cos, sign * textbook.sin, layout, textbook.start)
+            for sign in (1, -1)  # some models turn the other way round, which the recorder notes
+        )
+        return min(float((way - after).abs().max()) for way in ways)
+
+    difference, enough = apart(textbook.layout), float(before.abs().max()) * (2 * allowed + 2 * step + 1e-6)
+    if not kept and difference > enough and all(apart(layout) > enough for layout in ("half", "interleaved")):
         return None
-    ways = (
-        rotate_by(before, textbook.cos, sign * textbook.sin, textbook.layout, textbook.start)
-        for sign in (1, -1)  # some models turn the other way round, which the recorder notes
-    )
-    difference = min(float((way - after).abs().max()) for way in ways)
-    return difference, float(before.abs().max()) * (2 * allowed + 2 * step + 1e-6)
+    return difference, enough
 
 
 def _given(layer: LayerEffect, found: Recording | Trace, clues: Clues) -> dict[str, Any]:
@@ -269,6 +315,11 @@ def _difference(
             )
         rotary = recorded.rotary_dim
         sides = [(pairs(recorded.cos, rotary), textbook.cos), (pairs(recorded.sin, rotary), textbook.sin)]
+        if recorded.angles.shape == textbook.angles.shape:  # by themselves: turns are left out of both
+            apart = (recorded.angles.double() - textbook.angles.double()) / (2 * math.pi)
+            angle = 2 * math.pi * float((apart - apart.round()).abs().max()) if apart.numel() else 0.0
+            if angle > 2 * (allowed := tolerance(recorded.cos, positions)):
+                return angle, 2 * allowed, "the angles differ"
     elif isinstance(recorded, Add) and isinstance(textbook, Add):
         mine, theirs = recorded.vectors, textbook.vectors
         if stored is not None and stored.itemsize < mine.itemsize:
@@ -299,15 +350,17 @@ def _agreement(answers: list[_Answer], own: bool) -> Agreement:
     if not compared:
         return Agreement(None, None, None, "no position enters: nothing to compare")
     if own:
-        return Agreement(None, None, None, "recorded and textbook are both tinput's own code: nothing to compare")
+        return Agreement(None, None, None, "tinput's own model: nothing to compare it with")
     worst = max(compared, key=lambda a: (a.difference or 0.0) - (a.allowed or 0.0))
     ok = all((a.difference or 0.0) <= (a.allowed or 0.0) for a in compared)
     shown = f"max |Δ| = {worst.difference:.2g}, allowed {worst.allowed:.2g}"
-    variants = ", ".join(dict.fromkeys(a.variant for a in compared if a.variant))
+    variants = ", ".join(dict.fromkeys(a.said for a in compared if a.said))
     what = f" ({variants})" if variants else ""
     left = [a.reason for a in answers if a.effect is None and a.reason]
     rest = f"; not compared: {left[0]}" if left else ""
     if ok:
         return Agreement(worst.difference, worst.allowed, True, f"matches transformers{what}, {shown}{rest}")
     why = f": {worst.reason}" if worst.reason else ""
+    if worst.difference == float("inf"):  # no two numbers were laid side by side
+        return Agreement(worst.difference, worst.allowed, False, f"differs from transformers{what}{why}{rest}")
     return Agreement(worst.difference, worst.allowed, False, f"differs from transformers{what}{why}, {shown}{rest}")
