@@ -20,13 +20,30 @@ def choice_of_input() -> tuple:
 
 
 if part == "Similarity":
-    with kit.panel("Cosine similarity of the text's tokens") as panel:
-        values, name, said = choice_of_input()
-        matrix = measure.cosine(values)
-        figure = figures.similarity(matrix, page.labels, positions=page.place, large=large)
-        page.show(figure, "similarity", code=f"tinput.figures.similarity(tinput.measure.cosine({name}), labels)")
+    with kit.panel("How alike each two tokens are, raw and as they enter the first block") as panel:
+        alike = [measure.cosine(raw.value), measure.cosine(page.matrix(trace.block_input))]
+        figure = figures.panels(
+            alike,
+            ["raw embedding", "block input"],
+            page.labels,
+            page.labels,
+            row_title="token",
+            column_title="token",
+            value_title="cosine similarity",
+            scale="diverging",
+            limits=(-1, 1),
+            across=2,
+            large=large,
+        )
+        page.show(
+            figure,
+            "similarity",
+            code=f"alike = [tinput.measure.cosine(x) for x in (trace.stages[{index}].value, trace.block_input)]\n"
+            "tinput.figures.panels(alike, ['raw embedding', 'block input'], labels, labels,\n"
+            "                      value_title='cosine similarity', limits=(-1, 1))",
+        )
         panel.say(
-            *words.alike(page, measure.cosine(raw.value), measure.cosine(page.matrix(trace.block_input))),
+            *words.alike(page, *alike),
             formula=r"\cos(a,b)=\frac{a\cdot b}{\|a\|\,\|b\|}",
         )
 
@@ -80,8 +97,8 @@ elif part == "Norms":
         panel.say(
             f"The shortest row is that of {page.labels[low]}, the longest that of {page.labels[high]}: common tokens "
             "often have short ones.",
-            f"On the way the mean length goes from {float(norms['raw embedding'].mean()):.3g} to "
-            f"{float(norms['block input'].mean()):.3g}.",
+            f"Between the table and the first block the mean length goes from "
+            f"{float(norms['raw embedding'].mean()):.3g} to {float(norms['block input'].mean()):.3g}.",
             formula=r"\|x\|_2=\sqrt{\textstyle\sum_i x_i^2}",
         )
 

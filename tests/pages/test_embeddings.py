@@ -15,8 +15,8 @@ from tinput.twins import NAMES
 def test_similarity_raw_and_entering(name):
     trace = tinput.open_model(name).trace(app.TEXT)
     rows = tinput.open_model(name).embedding_rows(trace.ids)
-    for of, vectors in (("Raw embedding", rows), ("Block input", trace.block_input)):
-        shown = app.heat(app.figures(app.show("embeddings", model=name, of=of))[0])
+    pair = app.heats(app.figures(app.show("embeddings", model=name))[0])  # both in one picture, one beside the other
+    for shown, vectors in zip(pair, (rows, trace.block_input), strict=True):
         expected = torch.nn.functional.cosine_similarity(vectors[:, None].double(), vectors[None].double(), dim=-1)
         np.testing.assert_allclose(shown, expected.numpy(), atol=1e-6)
 
