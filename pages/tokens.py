@@ -11,7 +11,10 @@ with kit.panel("The text, token by token") as panel:
     panel.say(
         words.became(tokens),
         *(flag.message for flag in tokens.flags),
-        "Each colour is one token. Tokens that share a character stand together, and the text is printed once.",
+        "A colour ends where its token ends.",
+        "Tokens that share a character have one colour together."
+        if any(group.stop - group.start > 1 for group in tokens.groups)
+        else "",
     )
 
 view = kit.choose("Show", ["Table", "Stages of the tokenizer"], key="token_view")
@@ -36,6 +39,7 @@ if view == "Table":
             "A piece is the vocabulary's own string; bytes are what it stands for (UTF-8); a span is where it came "
             "from in the text.",
             "The id is all that the model is given: two tokens of one id are the same to it but for their positions.",
+            words.signs(tokens.pieces),
         )
 else:
     with kit.panel("What each stage did") as panel:
@@ -57,4 +61,5 @@ else:
             "The normaliser cleans the text, the pre-tokenizer cuts it into words, the model cuts words into pieces of "
             "its vocabulary, the post-processor adds what the model wants around them.",
             "Special tokens typed in the text are taken out before the first stage, and pass through whole.",
+            words.signs([piece for stage in stages for piece in stage.pieces]),
         )

@@ -257,14 +257,14 @@ def test_the_four_stages_of_bert():
     assert first.what == "BertNormalizer; 1 added token(s) typed in the text are taken out first"
     assert second.what == "BertPreTokenizer"
     assert third.what == "WordPiece, 15 pieces"
-    assert fourth.what == "TemplateProcessing: adds 2 special token(s)"
+    assert fourth.what == "TemplateProcessing: adds 2 special tokens"
 
 
 def test_stages_that_are_not_there():
     first, second, _, fourth = stages(makers.byte_level(), "the cat")
     assert first.what == "none: the text stays as it is"
     assert second.pieces == ("the", "Ġcat")
-    assert fourth.what == "ByteLevel: adds 0 special token(s)"
+    assert fourth.what == "ByteLevel: adds no special tokens"
     assert stages(makers.byte_fallback(), "the cat")[1].what == "none: the model gets the whole text"
 
 

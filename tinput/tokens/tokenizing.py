@@ -84,7 +84,7 @@ def stages(tokenizer: Any, text: str) -> tuple[TokenStage, ...]:
     third = TokenStage("model", size, pieces)
     whole = tuple(backend.id_to_token(i) or surface for i, surface in zip(full.ids, full.tokens, strict=True))
     extra = len(full.ids) - len(plain.ids)
-    does = f"{_parts(backend.post_processor) or 'none'}: adds {extra} special token(s)"
+    does = f"{_parts(backend.post_processor) or 'none'}: adds {extra or 'no'} special token{'' if extra == 1 else 's'}"
     return first, second, third, TokenStage("post-processor", does, whole)
 
 

@@ -24,6 +24,7 @@ __all__ = [
     "label",
     "path_of",
     "shape",
+    "signs",
     "steps_table",
 ]
 
@@ -88,6 +89,19 @@ def became(tokens: Tokens) -> str:
         f"{f', {ids:,} of them different' if seq > 1 else ''}: "
         f"{said} {'character' if said == '1' else 'characters'} a token."
     )
+
+
+_SIGNS = {  # by which vocabularies say where a word begins or goes on
+    "Ġ": "Ġ in a piece is a blank: this vocabulary writes every byte as a visible sign.",
+    "▁": "▁ in a piece is a blank.",
+    "##": "## in a piece: it goes on a word.",
+}
+
+
+def signs(pieces: Sequence[str]) -> str:
+    """What a sign that a vocabulary puts before its pieces says, in a sentence; empty where there is none."""
+    found = [sign for sign in _SIGNS if any(piece.startswith(sign) and piece != sign for piece in pieces)]
+    return " ".join(_SIGNS[sign] for sign in found)
 
 
 def extremes(labels: Sequence[str], sizes: Tensor) -> str:
