@@ -16,6 +16,7 @@ from tinput.ui import kit, literal, opening, sources, takeaway
 __all__ = ["CHOSEN", "Atlas", "chosen", "facts", "links", "of_the_chosen", "table", "with_ticks"]
 
 CHOSEN = "archs"  # the control that holds the rows side by side
+_SCHEME = 215  # pixels: room for a scheme in some of the layers, or in an encoder and a decoder
 _PAGES = Path(__file__).parents[2] / "pages"
 Row = Mapping[str, Any]
 
@@ -70,17 +71,18 @@ def table(page: Atlas, name: str) -> None:
         now = [kinds[number] for number in st.session_state[key]["selection"]["rows"]]
         st.session_state[CHOSEN] = with_ticks(st.session_state.get(CHOSEN) or [], before, now)
 
-    drawn: Any = st.dataframe(
-        frame,
-        hide_index=True,
-        key=key,
-        height=520 if len(frame) > 10 else "content",
-        row_height=42 if kit.large() else None,
-        on_select=choose,
-        selection_mode="multi-row",
-        placeholder="",
-    )
-    before += [kinds[number] for number in drawn["selection"]["rows"]]
+    look: dict[str, Any] = {
+        "hide_index": True,
+        "height": 520 if len(frame) > 10 else "content",
+        "row_height": 42 if kit.large() else None,
+        "column_config": {"scheme": st.column_config.Column(width=_SCHEME)},
+        "placeholder": "",
+    }
+    if kit.presenting():  # nothing to tick
+        st.dataframe(frame, key=f"{key}-alone", **look)
+    else:
+        drawn: Any = st.dataframe(frame, key=key, on_select=choose, selection_mode="multi-row", **look)
+        before += [kinds[number] for number in drawn["selection"]["rows"]]
     page.tools(name, "atlas.table(found)", lambda: page.csv(frame.to_dict("series")), frame=frame)
 
 
