@@ -116,8 +116,8 @@ else:
         near, far = float(reach.min()), float(reach.max())
         within = int((reach < seq).sum())
         panel.say(
-            f"With equal scores, the steepest head gives 1 % of its weight at {near:,.1f} tokens, the flattest at "
-            f"{far:,.0f}.",
+            f"With equal scores, a key's weight is down to 1 % of the nearest one's after {near:,.1f} tokens in the "
+            f"steepest head, after {far:,.0f} in the flattest.",
             f"In this text of {seq:,} tokens, {within} of {count} heads fall that far.",
             formula=r"e^{-m_h\,\Delta} = 0.01 \;\Rightarrow\; \Delta = \frac{\ln 100}{m_h}",
         )

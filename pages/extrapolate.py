@@ -50,7 +50,7 @@ elif part == IF:
         factor, theta = 1, 0
         if reader.stretches(name):
             with two:
-                factor = int(kit.choose("Stretched, times", list(map(str, extrapolate.FACTORS)), key="longer"))
+                factor = int(kit.choose("Times longer", list(map(str, extrapolate.FACTORS)), key="longer"))
             with three:
                 theta = kit.number("Another theta", key="basis", high=100_000_000, help="0: none. It is computed here.")
         ways = reader.variants(name, factor) + [reader.Variant(name, reader.THETA, theta)] * (theta > 1)
@@ -72,7 +72,7 @@ elif part == IF:
 
 elif part == NEVER:
     kit.html(kit.header(page))
-    with kit.panel("What of its positions this model never met in training") as panel:
+    with kit.panel("What this model never met in training") as panel:
         one, two = kit.columns([3, 2])
         with one:
             times = int(kit.slider("Length of the text, in times that of the training", 1, 32, key="long", default=4))
@@ -101,8 +101,8 @@ elif part == NEVER:
                     *shown.said,
                     *unseen.compared(ways),
                     formula=unseen.formula(found),
-                    note=f"{page.name}, read at {trained * times:,} tokens. A training on {trained:,} is what the "
-                    "configuration says of the context, or what was typed; what it did not say cannot be known here.",
+                    note=f"{page.name}, read at {trained * times:,} tokens. That it was trained on "
+                    f"{trained:,} is what its configuration says of the context, or what was typed.",
                 )
 
 else:

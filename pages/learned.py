@@ -108,7 +108,7 @@ elif part == "Components":
         view = kit.choose("Show", ["Against position", "On a plane"], key="components")
         one, two = look("components")
         if view == "Against position":
-            count = min(6, one.points.shape[1])
+            count = min(4, one.points.shape[1])
             figure = figures.lines(
                 {f"component {i + 1}": one.points[:, i] for i in range(count)},
                 places,
@@ -129,10 +129,10 @@ elif part == "Components":
         page.show(figure, "components", code=code)
         panel.say(
             f"Shown: {WHAT}.",
-            f"Two directions hold {float(one.share[:2].sum()):.0%} of the variance, six "
-            f"{float(one.share[:6].sum()):.0%}; of the sinusoids {float(two.share[:2].sum()):.0%} and "
-            f"{float(two.share[:6].sum()):.0%}.",
-            "Smooth waves in a pair are a helix along the positions: GPT-2's table is known for it.",
+            f"Two directions hold {float(one.share[:2].sum()):.0%} of the variance, four "
+            f"{float(one.share[:4].sum()):.0%}; of the sinusoids {float(two.share[:2].sum()):.0%} and "
+            f"{float(two.share[:4].sum()):.0%}.",
+            "Where two components are smooth waves, the positions go along a helix: GPT-2's table is known for it.",
             formula=r"P - \bar P = U S V^\top",
         )
 
@@ -175,17 +175,21 @@ elif part == "Spectrum":
             )
             formula = r"\hat P_f = \sum_p P_p\, e^{-2\pi i f p / n}"
         page.show(figure, "spectrum", code=code)
-        waves_found = look("periods")[0].strongest(3)
-        one_values, two_values = look("singular values")
-        panel.say(
-            f"Shown: {WHAT}.",
-            "The strongest waves are "
-            + ", ".join(f"{period * table.step:,.0f} tokens long ({share:.0%})" for period, share in waves_found)
-            + ".",
-            f"{measure.rank_for(one_values)} of {len(one_values)} directions hold 90 % of the variance, "
-            f"{measure.rank_for(two_values)} of the sinusoids': so many dimensions does a table need.",
-            formula=formula,
-        )
+        if view == "Singular values":
+            said = (
+                f"Of {len(one)} directions, {measure.rank_for(one)} hold 90 % of the variance; of the sinusoids' table "
+                f"{measure.rank_for(two)}.",
+                "The fewer, the less of its width a table uses to tell positions apart.",
+            )
+        else:
+            found = ", ".join(
+                f"{period * table.step:,.0f} tokens long ({share:.0%})" for period, share in one.strongest(3)
+            )
+            said = (
+                f"The strongest waves in the table are {found}.",
+                "A long one tells early from late, a short one neighbour from neighbour.",
+            )
+        panel.say(f"Shown: {WHAT}.", *said, formula=formula)
 
 else:
     with kit.panel("How well a linear map reads the position") as panel:
@@ -199,6 +203,8 @@ else:
                 x_title="true position (held out)",
                 y_title="position that is read",
                 colours=[*COLOURS, kit.GREY],
+                dashes=["solid", "solid", "dot"],
+                points=False,
                 note=table.note,
                 large=large,
             )

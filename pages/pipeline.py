@@ -21,7 +21,11 @@ with kit.panel("Where position enters") as panel:
         "before, inside, marked, possible = path_of(schemes, norm=any(s.role == 'norm' for s in trace.stages))\n"
         "tinput.figures.path(before, marked, schemes[0].COLOUR, inside=inside, possible=possible)",
     )
+    count, width = page.seq, page.matrix(trace.block_input).shape[-1]
     panel.say(
+        f"The text becomes {count:,} tokens, each a vector of {width:,} numbers."
+        if count > 1
+        else f"The text becomes 1 token, a vector of {width:,} numbers.",
         page.model.reason,
         formula=schemes[0].FORMULA if schemes else "",
         note=f"Filled: where position enters. Dashed: where other schemes enter. {page.dtype_note}",
@@ -59,9 +63,11 @@ if part == "Stages":
             panel.say(words.does(stage), formula=stage.formula)
         panel.say(
             f"{words.shape(recorded)} numbers. {words.extremes(page.labels, sizes)}",
-            note=f"Recorded as {stage.op}" + (f" in {stage.module}" if stage.module else "") + f". {stage.note}",
+            note=f"Recorded as the operation {stage.op}"
+            + (f" in the module {stage.module}" if stage.module else "")
+            + f". {stage.note}",
         )
-    with kit.details("All steps in a table, and with what they were recorded"):
+    with kit.details("All steps in a table, and the versions that they were recorded with"):
         kit.html(words.steps_table(trace.stages))
         kit.note(*(f"{name}: {value}" for name, value in page.source.items()))
 

@@ -22,6 +22,7 @@ part = kit.choose(
     "Look at", ["Angles", "Dials", "Wavelengths", "q and k", "Scores", "By pair", "Pairing", "Scaling"], key="turn"
 )
 OTHERS = ("dynamic", "yarn", "llama3")
+PAIRINGS = {"half": "half-split", "interleaved": "interleaved"}
 
 
 def no_qk() -> None:
@@ -64,12 +65,12 @@ elif part == "Dials":
         )
         page.show(figure, "dials", code=f"{LINES}figures.dials({angles}, trace.tokens.labels)")
         last = page.place[-1]
-        turns = float(turned.angles[-1, 0]) / (2 * 3.141592653589793)
+        turns = measure.turns(turned.angles[-1])
         panel.say(
-            f"Each hand starts at the right. By position {last:,} the first pair has turned {turns:,.2f} times, the "
-            f"last by {float(turned.angles[-1, -1]):.3g} radians.",
+            f"Each hand starts at the right. At position {last:,} the first pair has turned {float(turns[0]):,.1f} "
+            f"times, the last by {360 * float(turns[-1]):.3g}°.",
             "Read a column downwards: one pair, turning at a steady speed; the line inside is the way it came.",
-            "The same token at two places has the same q and k, turned by different hands.",
+            "The same token at two places has the same q and k, turned by different angles.",
             formula=r"\theta_{p,i} = p\,\theta^{-2i/d}",
         )
 
@@ -133,7 +134,7 @@ elif part == "q and k":
             one, two = measure.norms(before[head]), measure.norms(after[head])
             panel.say(
                 f"{2 * pairs} of {turned.d_head} dimensions turn, from dimension {turned.start}; pairing: "
-                f"{turned.layout}.",
+                f"{PAIRINGS[turned.layout]}.",
                 f"Length of the last token's {which}: {float(one[-1]):.4g} before, {float(two[-1]):.4g} after.",
                 "The first token keeps its vector: position 0 is no turn at all." if page.place[0] == 0 else "",
                 formula=rope.FORMULA,
@@ -210,12 +211,13 @@ elif part == "By pair":
             f"rotation = tinput.SCHEMES[{rope.NAME!r}].predict({{'head_dim': {2 * pairs}}}, torch.arange(2))\n"
             "pairs = surgery.pairs_of(attention, rotation, rotation.angles[1])\n"
         )
-        if kit.choose("Show", ["One score", "All heads"], key="pairs") == "One score":
-            left, right = kit.columns([3, 1])
-            with left:
-                query, key = kit.token(page, "Query"), kit.token(page, "Key", key="seen")
+        left, right = kit.columns(2)
+        with left:
+            one_score = kit.choose("Show", ["One score", "All heads"], key="pairs") == "One score"
+        if one_score:
             with right:
                 head = kit.number("Head", key="head", high=pairs_of.attention.heads - 1)
+            query, key = kit.token(page, "Query"), kit.token(page, "Key", key="seen")
             parts = pairs_of.parts(head, query, key)[: len(names)]
             figure = figures.bars(
                 parts,
@@ -265,7 +267,7 @@ elif part == "By pair":
             panel.say(
                 f"Pairs that turn at least once within these {seq:,} tokens make {float(fast[high]):.0%} of what tells "
                 f"keys apart in head {high}, and {float(fast[low]):.0%} in head {low}.",
-                "A head that lives on the left looks at places; one on the right at what the tokens are, however far.",
+                "Shares on the left: the head looks at places nearby. On the right: at what the tokens are, wherever.",
                 "A row sums to 1. A pair that works against the rest has a negative share.",
                 formula=r"\frac{\mathrm{cov}(s_i, s)}{\mathrm{var}(s)}, \quad s = \textstyle\sum_i s_i",
                 note="Around each query's mean over the keys that it sees, which softmax removes. "
@@ -274,11 +276,10 @@ elif part == "By pair":
 
 elif part == "Pairing":
     with kit.panel("Which dimensions turn together") as panel:
-        rows = {"half-split": "half", "interleaved": "interleaved"}
-        index = given.pairings(turned, list(rows.values()))
+        index = given.pairings(turned, list(PAIRINGS))
         figure = figures.heatmap(
             index,
-            list(rows),
+            list(PAIRINGS.values()),
             row_title="pairing",
             column_title="dimension of a head",
             value_title="pair",
@@ -286,7 +287,7 @@ elif part == "Pairing":
             limits=(0, pairs - 1),
             masked=index < 0,
             dtype="float32",
-            note="blank: not turned",
+            note="blank: not turned" if bool((index < 0).any()) else "",
             large=large,
         )
         code = (
@@ -295,10 +296,9 @@ elif part == "Pairing":
             "figures.heatmap(both, ['half-split', 'interleaved'], row_title='pairing', value_title='pair')"
         )
         page.show(figure, "pairing", code=code)
-        name = {layout: words for words, layout in rows.items()}[turned.layout]
         panel.say(
-            f"{page.name} {'pairs' if turned.own else 'would pair'} {name}: dimension {turned.start} turns with "
-            f"{turned.start + (pairs if turned.layout == 'half' else 1)}.",
+            f"{page.name} {'pairs' if turned.own else 'would pair'} {PAIRINGS[turned.layout]}: "
+            f"dimension {turned.start} turns with {turned.start + (pairs if turned.layout == 'half' else 1)}.",
             "The two are the same rotation with the dimensions in another order. Weights trained for one give nonsense "
             "with the other, so neither is to be corrected into the other.",
             f"{2 * pairs} of {turned.d_head} dimensions turn.",
@@ -307,12 +307,14 @@ elif part == "Pairing":
 
 else:
     with kit.panel("The ways to stretch a context, on this model's frequencies") as panel:
-        factor = int(kit.choose("Times longer", ["4", "2", "8", "32"], key="stretch"))
+        factor = int(kit.choose("Times longer", ["2", "4", "8", "32"], key="stretch", default="4"))
         theta, found = given.scalings(page, rope, factor)
         context = given.context(page) or 2048
         series = {name: measure.wavelengths(frequencies) for name, frequencies in found.items()}
-        if turned.own:
-            series["this model"] = measure.wavelengths(turned.frequencies)
+        own = measure.wavelengths(turned.frequencies)
+        scaled = turned.own and not bool((own - series["default"]).abs().le(1e-4 * own).all())
+        if scaled:
+            series["this model"] = own
         figure = figures.lines(
             series,
             x_title="pair",
@@ -324,7 +326,7 @@ else:
             large=large,
         )
         mine = f"series['this model'] = measure.wavelengths(rope.frequencies({config}).inv_freq)\n"
-        mine = mine if turned.own else ""
+        mine = mine if scaled else ""
         code = (
             f"{LINES}def stretched(name):\n"
             f"    options = {{'rope_type': name, 'rope_theta': {theta:g}, 'factor': {factor:.1f},\n"
@@ -343,12 +345,13 @@ else:
         )
         spared = all(abs(fast[name] - 1) < 0.01 for name in fast if name in OTHERS)
         panel.say(
+            f"{page.name} has no scaling: its own line is the default." if turned.own and not scaled else "",
             f"Position interpolation (linear) slows every pair {factor} times, the fast ones too, which tell "
             "neighbours apart.",
             "The others spare the fast pairs: the slowest is slowed "
             + ", ".join(f"{slow[name]:.3g} times by {name}" for name in slow if name in OTHERS)
             + ("; the fastest stays as it is." if spared else "."),
-            "Longrope has no line: its divisors were found by search and stand in a model's own file. Proportional is "
-            "Gemma 4's: a quarter of the pairs turns, the others have no wavelength.",
             formula=r"\lambda'_i = s_i\,\lambda_i, \quad 1 \le s_i \le s",
+            note="Proportional is Gemma 4's: a quarter of the pairs turns, the others have no wavelength. Longrope has "
+            "no line: its divisors were found by search and stand in a model's own file.",
         )

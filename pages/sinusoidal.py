@@ -23,7 +23,7 @@ BASES = {"10,000": 10_000.0, "100": 100.0, "1,000,000": 1_000_000.0}
 WIDTHS = {"model's": 0, "16": 16, "256": 256}
 
 part = kit.choose("Look at", ["Vectors", "Wavelengths", "Similarity", "With the embedding"], key="waves")
-left, middle, right = kit.columns([6, 4, 4])
+left, middle, right = kit.columns([440, 216, 184])
 with left:
     layout = kit.choose("Layout", LAYOUTS, key="layout")
 with middle:
@@ -57,9 +57,9 @@ if part == "Vectors":
         code = f"{lines}figures.heatmap({values}, trace.tokens.labels, limits=(-1, 1))"
         page.show(figure, "sinusoids", code=code)
         panel.say(
+            "Read a column downwards: a wave. Read a row: the one vector that says this position.",
             *sinusoidal.notice(page.trace.effect if found.own else sinusoidal.Add(found.added), page.positions),
             LAID_OUT[plan],
-            "Read a column downwards: a wave. Read a row: the one vector that says this position.",
             formula=sinusoidal.formula(base, plan),
             note=sinusoidal.PAPER,
         )

@@ -62,8 +62,7 @@ if part == "Attention, changed":
         panel.say(
             surgery.by_head(seen),
             formula=r"w = \mathrm{softmax}(\mathrm{scale}\; q\,k^\top + \mathrm{bias} + \mathrm{mask})",
-            note="Rows and columns are the tokens in the text's own order. The mask goes by place in the text, not by "
-            "position: it stays as it is, and what it hides is blank.",
+            note=surgery.mask_note(cut, before=attention),
         )
 
 else:

@@ -35,6 +35,7 @@ __all__ = [
     "rank_for",
     "shares",
     "singular_values",
+    "turns",
     "wavelengths",
 ]
 
@@ -151,6 +152,11 @@ def _quantile(cells: Tensor, count: Tensor, share: float) -> Tensor:
 def wavelengths(frequencies: Tensor) -> Tensor:
     """Tokens for a full turn: 2 pi / frequency (radians a token), (pair,) float64; inf for frequency 0."""
     return 2 * math.pi / frequencies.double()
+
+
+def turns(angles: Tensor) -> Tensor:
+    """Angles in radians as full turns, of the same shape, float64."""
+    return angles.double() / (2 * math.pi)
 
 
 def mean_cosine(frequencies: Tensor, distance: Tensor) -> Tensor:

@@ -78,7 +78,7 @@ def test_slopes_and_reach():
     at = app.show("alibi", model=OWN, slope="Reach")
     (reach,) = app.series(app.figures(at)[0]).values()
     np.testing.assert_allclose(np.exp(-reach * shown), 0.01, rtol=1e-5)
-    assert f"at {math.log(100) / shown[0]:,.1f} tokens" in app.words(at)
+    assert f"after {math.log(100) / shown[0]:,.1f} tokens in the steepest head" in app.words(at)
 
 
 @pytest.mark.parametrize("name", [OWN, "tinput/rope"])

@@ -68,7 +68,7 @@ def test_components_explain_what_they_say():
     at = app.show("learned", model=OWN, table="Components")
     values = np.linalg.svd(table().double().numpy() - table().double().numpy().mean(0), compute_uv=False) ** 2
     assert f"Two directions hold {values[:2].sum() / values.sum():.0%} of the variance" in app.words(at)
-    assert len(app.series(app.figures(at)[0])) == 6
+    assert len(app.series(app.figures(at)[0])) == 4
 
 
 def test_the_probe_s_numbers_are_measure_s():

@@ -47,14 +47,13 @@ FORMULA = (
     r" \tfrac{L}{2} \le k < L"
 )
 _HOW = {
-    True: "At length L a model sees windows of L tokens, numbered from 0, and predicts the last of them: each from at "
-    "least L/2 and fewer than L tokens. Which tokens are predicted is the same at every length and for every model.",
-    False: f"Of the longest windows, all tokens, by their place; a point is the mean over {BIN} positions. The same "
-    "windows for all models.",
+    True: "At length L, each token is predicted from at least L/2 and fewer than L tokens before it, numbered from 0. "
+    "The same tokens are predicted at every length, by every model.",
+    False: f"All tokens of the longest windows, by their place; a point is the mean over {BIN} positions.",
 }
 _ORIGIN = (
-    "The novel: the opening of Pride and Prejudice, which none was trained on. Its numbers are bundled, made with {}; "
-    "“live” computes them here."
+    "The novel: the opening of Pride and Prejudice, which none was trained on. Its numbers are bundled ({}); “live” "
+    "computes them here."
 )
 
 

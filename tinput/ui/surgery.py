@@ -36,6 +36,7 @@ __all__ = [
     "followed",
     "law",
     "links_table",
+    "mask_note",
     "measured",
     "positions_of",
 ]
@@ -83,7 +84,7 @@ def controls(page: Page, kind: str) -> Cut:
         by = kit.number("Shift all positions by", key="shift", default=100, high=100_000)
         return _moved(kind, at + by, f"{own} + {by}", f"all tokens stood {by:,} positions further on")
     if kind == STRETCH:
-        times = float(kit.choose("Distances times", ["2", "4", "0.5", "0.25"], key="times"))
+        times = float(kit.choose("Distances times", ["0.25", "0.5", "2", "4"], key="times", default="2"))
         return _moved(kind, at * times, f"{own} * {times:g}", f"all distances were {times:g} times as long")
     if kind == REPEAT:
         every = kit.number("Positions start again every … tokens", key="again", default=4, low=1, high=100_000)
@@ -190,7 +191,7 @@ def _turning(page: Page, module: Any) -> dict[str, Any] | None:
     if how == _AS_IT_IS:
         return {"rope_theta": theta}
     with right:
-        factor = float(kit.choose("Times longer", ["4", "2", "8", "32"], key="stretch"))
+        factor = float(kit.choose("Times longer", ["2", "4", "8", "32"], key="stretch", default="4"))
     length = given.context(page) or 2048
     options = given.stretched(how, theta, factor, length)
     return {"max_position_embeddings": length, "rope_parameters": options}
@@ -326,13 +327,29 @@ def _of_shuffle(page: Page, cut: Cut, seen: Measured) -> str:
 def by_head(seen: Measured) -> str:
     """Which heads turn how much of their attention elsewhere."""
     moved = seen.moved
+    if max(moved) < 0.005:
+        return "No head's attention moves."
     if len(moved) <= 8:
-        return "Of its attention turns elsewhere: " + ", ".join(f"head {h} {m:.0%}" for h, m in enumerate(moved)) + "."
+        return (
+            "Part of each head's attention that moved: "
+            + ", ".join(f"head {h}: {m:.0%}" for h, m in enumerate(moved))
+            + "."
+        )
     most, least = max(range(len(moved)), key=moved.__getitem__), min(range(len(moved)), key=moved.__getitem__)
     return (
-        f"Head {most} turns most of its attention elsewhere, {moved[most]:.0%}, head {least} least, "
-        f"{moved[least]:.0%}; the {len(moved)} heads {sum(moved) / len(moved):.0%} on average."
+        f"Most of its attention moves in head {most}, {moved[most]:.0%}, least in head {least}, {moved[least]:.0%}; "
+        f"over the {len(moved)} heads {sum(moved) / len(moved):.0%} on average."
     )
+
+
+def mask_note(cut: Cut, before: Attention) -> str:
+    """Whose rows and columns the pictures have, and what of the mask is to be known."""
+    rows = "Rows and columns are the tokens in the text's own order, in each picture."
+    if not surgery.is_causal(before) or not cut.masked:
+        return rows
+    if cut.kind == SHUFFLE:
+        return f"{rows} The mask goes by the order in which they came, and what it hides is blank."
+    return f"{rows} The mask goes by place in the text, not by position: it stays as it is, and what it hides is blank."
 
 
 # --- a value followed back --------------------------------------------------------------------------------------------

@@ -43,12 +43,14 @@ def html(found: Writing, *, of_the_novel: bool) -> str:
     tail = reader.decode(found.text[-_TAIL:])
     rows = []
     for name in NAMES:
-        scheme = scheme_of(name)
+        scheme, new = scheme_of(name), found.written.get(name, [])
         if name in found.refused:
             body = literal.paragraphs([found.refused[name]], "trouble")
         else:
-            body = _written(tail, reader.decode(torch.tensor(found.written.get(name, []), dtype=torch.int64)))
+            body = _written(tail, reader.decode(torch.tensor(new, dtype=torch.int64)))
         rows.append((literal.badge(scheme.LABEL, scheme.COLOUR), body))
+    if not found.done:  # nothing is written yet: what is given once, not six times
+        rows = [(literal.badge("given to each of the six", kit.GREY), _written(tail, ""))]
     if of_the_novel:
         real = extrapolate.novel()[len(found.text) : len(found.text) + NEW]
         rows.append((literal.badge("the novel itself", kit.GREY), _written(tail, reader.decode(real))))
