@@ -47,6 +47,7 @@ __all__ = [
     "coverage",
     "frequencies",
     "layer_types",
+    "layers",
     "notice",
     "parse",
     "predict",
@@ -124,6 +125,11 @@ def recognise(effect: type, looked_up: bool = False, bend: float | None = None) 
 def variants(config: Mapping[str, Any]) -> tuple[str, ...]:  # noqa: ARG001 - one signature for all schemes
     """Nothing is left open but the pairing, which the configuration does not hold: ("",)."""
     return ("",)
+
+
+def layers(config: Mapping[str, Any]) -> tuple[bool, ...] | None:
+    """For each layer, whether it rotates, or None where the configuration does not say."""
+    return rotated_layers(config)
 
 
 def predict(

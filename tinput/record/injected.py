@@ -157,7 +157,7 @@ def _rotation(front: Front, injection: Injection, cosine: Op, sine: Op | None, s
     rotary = fit.rotary_dim if fit is not None else width
     angle = _angle(front, cosine, seq)
     if angle is None:  # held as cosines and sines only: the angle within one turn
-        angle = torch.atan2(sin, cos)
+        angle = torch.atan2(sin.float(), cos.float())
     return Rotate(
         cos.detach().clone(),
         sin.detach().clone(),

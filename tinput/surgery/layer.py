@@ -217,7 +217,7 @@ def shuffle(model: Model, trace: Trace, order: Sequence[int] | Tensor) -> Attent
     other = layer_of(model.trace(ids=trace.ids[order], stack=trace.stack, dtype=trace.dtype))
     place = order.argsort()  # where each token has gone
     fields = {name: getattr(other, name) for name in ("scores", "bias", "mask", "weights", "other")}
-    there = {name: _rearranged(field, place) for name, field in fields.items() if field is not None}
+    there: dict[str, Any] = {name: _rearranged(field, place) for name, field in fields.items() if field is not None}
     if other.sinks is not None and other.sinks.ndim > 1:  # one a query
         there["sinks"] = other.sinks[:, place]
     rows = {
