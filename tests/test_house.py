@@ -189,6 +189,28 @@ def test_a_file_says_what_it_is(path):
     assert ast.get_docstring(tree(path)), f"{path} has no docstring"
 
 
+@pytest.mark.parametrize("package", [path for path in ROOMS if path.endswith("/__init__.py")])
+def test_a_package_says_what_each_of_its_files_is(package):
+    """But for the files that are found by being there: schemes and lessons."""
+    folder, doc = Path(package).parent, ast.get_docstring(tree(package)) or ""
+    listed = set(re.findall(r"^(\w+(?:\.py|/)) +\S", doc, re.M))
+    here = [Path(path).relative_to(folder) for path in OURS if path != package and folder in Path(path).parents]
+    found = {f"{path.parts[0]}/" if len(path.parts) > 1 else str(path) for path in here}
+    found -= {str(path) for path in here if len(path.parts) == 1 and _is_found(str(folder / path))}
+    assert listed == found
+
+
+def test_the_rooms_are_named_where_a_newcomer_looks():
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    map_of_rooms = text.partition("## The rooms")[2].partition("\n## ")[0]
+    assert set(re.findall(r"^\| `(?:tinput/)?(\w+)", map_of_rooms, re.M)) == set(LEVEL)
+
+
+def _is_found(path: str) -> bool:
+    targets = [target for node in tree(path).body if isinstance(node, ast.Assign) for target in node.targets]
+    return any(isinstance(target, ast.Name) and target.id in ("NAME", "LESSON") for target in targets)
+
+
 @pytest.mark.parametrize("path", [path for path in FILES if Path(path).suffix in TEXT])
 def test_no_file_holds_what_only_one_machine_has(path):
     text = (ROOT / path).read_text(encoding="utf-8")

@@ -4,6 +4,14 @@ Every scheme file exports the same names: NAME, LABEL, COLOUR, INJECTION, FORMUL
 variants(config), predict(config, positions, ...) and notice(effect, positions); most also
 coverage(config, places, trained, ...), what of it a training at one length has shown (coverage.py).
 It never asks a model library: given a configuration as a plain mapping it predicts the numbers.
+
+Beside the schemes:
+
+effects.py      what a scheme injects: Add, Rotate, Bias, Content, Nothing
+frequencies.py  how fast each pair of a rotation turns; its scalings; how a configuration says so
+spelling.py     one size, several spellings in a config.json
+unsaid.py       what a config.json leaves unsaid about a rotation
+coverage.py     what of a scheme a training at one length has shown
 """
 
 from importlib import import_module

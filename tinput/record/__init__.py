@@ -8,6 +8,8 @@ repeats.py    what that run leaves out: modules that are like one that has run
 naming.py     the words for what was found there
 stages.py     the steps from ids to the first block
 attention.py  q, k, scores and weights of the first attention layer
+between.py    what stands between q k and the softmax: scale, cap, mask, sinks
+layouts.py    one order of axes for what models lay out in many
 injected.py   what each way in which positions enter adds, rotates or biases
 recording.py  all of it together
 trace.py      the values that come out

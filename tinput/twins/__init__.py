@@ -6,6 +6,12 @@ Importing this registers them with transformers' Auto classes:
     model = AutoModelForCausalLM.from_pretrained(tinput.twins.folder("rope"), dtype=torch.float32)
 
 How they were trained, and how well: weights/README.md, and `python -m tinput.twins.train --help`.
+
+model.py        the decoder, as transformers takes it
+tokenizer.py    their tokenizer
+train.py        how they were trained
+reader.py       reading a text of any length, piece by piece, with a changed scheme
+extrapolate.py  how well they predict past the length that they were trained at
 """
 
 from __future__ import annotations

@@ -3,6 +3,9 @@
 A lesson is a tuple of steps. A step asks a question and offers answers; its `show` draws the picture, says what to see,
 and returns the number of the answer that the numbers give. No answer is written down beside its question, so none can
 be wrong about the models. `LESSONS` are all, by title, in the order of the menu.
+
+step.py   what a lesson is made of
+stage.py  how one is played
 """
 
 from tinput.ui.lessons import going_on, mistakes, order, stretching, table_end, where
