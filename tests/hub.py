@@ -62,7 +62,8 @@ class Fault:
     cut: only so many bytes of the body, then the connection ends; hang: no answer until the client goes away
     whole: the range is ignored, and the whole file sent with 200; reads: what the server makes of the Range header
     content_range: this header in place of the true one; shift: the bytes sent lie so far from those asked for
-    drop: headers that are left out; delay: seconds before the answer; after: called once the answer is sent
+    drop: headers that are left out; adds: headers that come besides
+    delay: seconds before the answer; after: called once the answer is sent
     ranged, many (ranges in one), host, method: only such requests
     """
 
@@ -79,6 +80,7 @@ class Fault:
     content_range: str | None = None
     shift: int = 0
     drop: tuple[str, ...] = ()
+    adds: dict[str, str] = field(default_factory=dict)
     delay: float = 0.0
     after: Callable[[], Any] | None = None
     ranged: bool | None = None
@@ -339,7 +341,7 @@ class _Handler(BaseHTTPRequestHandler):
                 reply.start, reply.stop = reply.start + fault.shift, reply.stop + fault.shift
             if fault.whole:  # a buffer so small that `sent` tells what the client took
                 self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, CHUNK)
-            headers = {name: value for name, value in headers.items() if name not in fault.drop}
+            headers = {name: value for name, value in headers.items() if name not in fault.drop} | fault.adds
         accepts = "gzip" in self.headers.get("Accept-Encoding", "") and request.range is None
         if self.hub.compress and accepts and reply.status == 200 and self.command == "GET" and self.host == "hub":
             whole = reply.body if isinstance(reply.body, bytes) else reply.body.read_bytes()

@@ -49,6 +49,7 @@ PASSING = [
     Passing("small files lie behind a redirect", lambda w: setattr(w.hub, "resolve_cache", True), requests=20),
     Passing("one range at a time", lambda w: setattr(w.hub, "multipart", False)),
     Passing("the repo has another name now", lambda w: rename(w), requests=30),
+    Passing("the weights are kept by xet", lambda w: kept_by_xet(w)),
     Passing("no ETag on ranges", lambda w: w.hub.fail(host="cdn", drop=("ETag", "Accept-Ranges"))),
 ]
 
@@ -57,6 +58,13 @@ def rename(world: World) -> None:
     repo = world.hub.repos.pop(world.name)
     repo.name = world.hub.moved[world.name] = f"{world.name}-renamed"
     world.hub.repos[repo.name] = repo
+
+
+def kept_by_xet(world: World) -> None:
+    """The Hub's redirect to the weights says by which hash xet knows them, and where it gives a token for that."""
+    route = f"{world.hub.url}/api/models/{world.name}/xet-read-token/{world.repo.commit}"
+    said = {"X-Xet-Hash": "a" * 64, "X-Xet-Refresh-Route": route, "Link": f'<{route}>; rel="xet-auth"'}
+    world.hub.fail(WEIGHTS, host="hub", adds=said)
 
 
 @pytest.mark.parametrize("case", PASSING, ids=lambda case: case.what)

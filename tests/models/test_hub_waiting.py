@@ -8,7 +8,24 @@ from email.utils import formatdate
 import pytest
 
 from tests import hub_jobs as jobs
-from tests.hub_world import WEIGHTS, Case, meets
+from tests.hub_world import WEIGHTS, Case, World, meets
+
+
+def by_xet(world: World, file: str) -> None:
+    """A file is said to be kept by xet, at an address where nobody listens."""
+    hub, size = world.hub, (world.folder / file).stat().st_size
+    token = f"/api/models/{world.name}/xet-read-token/{world.repo.commit}"
+    kept = {"X-Xet-Hash": "a" * 64, "X-Xet-Refresh-Route": f"{hub.url}{token}", "ETag": f'"{"b" * 64}"'}
+    hub.fail(
+        file,
+        method="HEAD",
+        status=200,
+        headers={**kept, "X-Repo-Commit": world.repo.commit, "Content-Length": str(size)},
+    )
+    until = str(int(time.time()) + 3_600)
+    where = {"X-Xet-Cas-Url": "http://127.0.0.1:9", "X-Xet-Access-Token": "x", "X-Xet-Token-Expiration": until}
+    hub.fail(token, status=200, headers=where, body=b"{}")
+
 
 CASES = [
     Case(
@@ -63,6 +80,14 @@ CASES = [
         3_000,
         job="impatient",
         patience=0.3,
+    ),
+    Case(
+        "the storage of large files that huggingface_hub goes to by itself is out of reach",
+        lambda w: by_xet(w, "tokenizer.json"),
+        "Unreachable",
+        ("nothing came for 1.5 seconds", "{name}/tokenizer.json", "HF_HUB_DISABLE_XET=1"),
+        job="impatient",
+        patience=0.5,
     ),
     Case(
         "no answer on pull requests",  # where huggingface_hub sets no limit at all

@@ -159,8 +159,8 @@ def _in_time(call: Callable[[], T], what: str, meter: Meter) -> T:
             reached, since = now, time.monotonic()
         if time.monotonic() - since > patience:
             raise Unreachable(
-                f"{what} could not be read from {host()}: nothing came for {patience:,.3g} seconds; check the network, "
-                "and try again later."
+                f"{what} could not be read from {host()}: nothing came for {patience:,.3g} seconds; check the network "
+                "(where it lets only some hosts through, set HF_HUB_DISABLE_XET=1), and try again later."
             )
     return future.result()
 
