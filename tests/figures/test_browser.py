@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.figures.kinds import NASTY, make
+from tinput import figures
 
 CHROMIUM = Path("/usr/bin/chromium")
 SEEN = ("<s>", "<b>x</b>", "&amp;", "the", "$a$", "%{x}", "#000001", "the", "<script>", "你好", "⏎", "🦙")
@@ -22,8 +23,8 @@ def page(tmp_path_factory):
         browser = p.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox"])
         tab = browser.new_page(viewport={"width": 1000, "height": 760})
 
-        def show(fig):
-            fig.write_html(folder / "figure.html", include_plotlyjs="directory")
+        def show(fig, **config):
+            fig.write_html(folder / "figure.html", include_plotlyjs="directory", config=config)
             tab.goto((folder / "figure.html").as_uri())
             tab.wait_for_selector(".main-svg")
             return tab
@@ -85,3 +86,24 @@ def test_legend_and_marks_show_as_typed(page):
     tab = page(make("lines"))
     assert texts(tab, ".legendtext") == ["<a>", "b"]
     assert "<mark>" in texts(tab, ".annotation-text")
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        [f"component {i}" for i in range(1, 5)],
+        [f"component {i}" for i in range(1, 7)],
+        ["The old man saw the young man", "The young man saw the old man"],
+        ["Sinusoidal", "Learned table", "RoPE", "ALiBi", "Relative bias (T5)", "None (NoPE)"],
+        ["raw embedding", "block input"],
+    ],
+    ids=" ".join,
+)
+@pytest.mark.parametrize("large", [False, True])
+def test_a_legend_and_plotlys_buttons_do_not_cover_each_other(page, names, large):
+    fig = figures.lines({name: [1.0, 2.0] for name in names}, large=large)
+    fig.layout.width = 568  # as on the page
+    tab = page(fig, displaylogo=False, displayModeBar=True, modeBarButtons=[["toImage", "zoom2d", "resetScale2d"]])
+    buttons, legend = (tab.query_selector(css).bounding_box() for css in (".modebar-group", ".legend"))
+    beside = legend["x"] + legend["width"] <= buttons["x"]
+    assert beside or legend["y"] >= buttons["y"] + buttons["height"] - 1

@@ -17,7 +17,7 @@ __all__ = ["bars", "lines", "stacked"]
 
 _POINTS = 2048  # of one line; more than a screen has pixels
 _ROOM = 520  # pixels that a legend has in the picture's column of a 1280 wide window
-_BUTTONS = 90, 26  # what Plotly's buttons take of it, across and down
+_BUTTONS = 90, 33  # what Plotly's buttons take of it, across and down
 _DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
 
 
@@ -224,12 +224,9 @@ def _clear_buttons(fig: Sketch, names: Sequence[str], large: bool) -> None:
     """
     font = size(large)
     wide = [60 + 0.5 * font * text.width(text.short(name, text.LONGEST)) for name in names]
-    across, reach = len(names), sum(wide)
-    if reach > _ROOM:
-        across = max(1, int(_ROOM // max(wide)))
-        reach = across * max(wide)
-    if reach > _ROOM - _BUTTONS[0]:
-        top = _BUTTONS[1] + round(-(-len(names) // across) * font * 1.6)
+    if sum(wide) > _ROOM - _BUTTONS[0]:
+        across = len(names) if sum(wide) <= _ROOM else max(1, int(_ROOM // max(wide)))
+        top = _BUTTONS[1] + round(font * (0.8 + 1.5 * -(-len(names) // across)))
         fig.set(height=fig.layout["height"] + top - fig.layout["margin"]["t"], margin={"t": top})
 
 
