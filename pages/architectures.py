@@ -53,4 +53,4 @@ with st.container():
         kit.html(architectures.facts(chosen))
         architectures.links(chosen)
     else:
-        kit.note("Tick a row, or several, to see all that is known of them side by side.")
+        kit.note("Tick a row, or several, to see all that is known of them side by side.", paper="")

@@ -84,7 +84,8 @@ elif part == NEVER:
                 help="0: what the configuration says of its context, before it was stretched",
             ) or unseen.trained(page)
         if not trained:
-            kit.sentences(f"The configuration of {page.name} does not say how long its texts were: type it above.")
+            fact = f"The configuration of {page.name} does not say how long its texts were"
+            kit.sentences(f"{fact}: type it above.", paper=f"{fact}.")
         else:
             at = spread(trained * times)
             schemes = unseen.coverage(page, at, trained)

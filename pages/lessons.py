@@ -12,4 +12,4 @@ if shown:
     verdict.html(stage.verdict(step, answer, step.show()))
 stage.go_on(lesson, number, shown)
 stage.try_it(step)
-kit.note("Lessons bring their own sentences and bundled models; the text at the side is left alone.")
+kit.note("Lessons bring their own sentences and bundled models; the text at the side is left alone.", paper="")

@@ -28,7 +28,7 @@ with kit.panel("Where position enters") as panel:
         else f"The text becomes 1 token, a vector of {width:,} numbers.",
         page.model.reason,
         formula=schemes[0].FORMULA if schemes else "",
-        note=f"Filled: where position enters. Dashed: where other schemes enter. {page.dtype_note}",
+        note="Filled: where position enters. Dashed: where other schemes enter.",
     )
 
 part = kit.choose("Look at", ["Stages", "Token and position", "Layer norm", "Dropout"], key="part")
@@ -65,7 +65,7 @@ if part == "Stages":
             f"{words.shape(recorded)} numbers. {words.extremes(page.labels, sizes)}",
             note=f"Recorded as the operation {stage.op}"
             + (f" in the module {stage.module}" if stage.module else "")
-            + f". {stage.note}",
+            + f". {page.dtype_note} {stage.note}",
         )
     with kit.details("All steps in a table, and the versions that they were recorded with"):
         kit.html(words.steps_table(trace.stages))
@@ -76,9 +76,9 @@ elif part == "Token and position":
         added = page.effect_of(Add)
         total = next((stage for stage in reversed(trace.stages) if stage.role == "sum"), None)
         if added is None or total is None or added.vectors.shape != total.value.shape:
+            nothing = "Nothing that depends on position is added before the first block: all of each vector is token."
             kit.sentences(
-                "Nothing that depends on position is added before the first block: all of each vector is token.",
-                "Choose tinput/sinusoidal or tinput/learned at the left to see the two mixed.",
+                nothing, "Choose tinput/sinusoidal or tinput/learned at the left to see the two mixed.", paper=nothing
             )
         else:
             shares = vars(measure.shares(total.value - added.vectors, added.vectors))

@@ -237,9 +237,10 @@ def here(folder: str, job: str, *args: Any, **options: Any) -> Any:
 def looked_at(page: str, press: str = "", **link: str) -> dict[str, Any]:
     """A page of the app as a link shows it, after a press on the button whose key is given: words, buttons, pictures.
 
-    buttons: key -> label; heats: the heatmaps of the first figure; code: the Python shown
+    buttons: key -> label; heats: the heatmaps of the first figure; code: the Python shown; paper: the page as one file
     """
     from tests import app
+    from tinput.ui import onefile, takeaway
 
     at = app.show(page, **link)
     if press:
@@ -248,7 +249,8 @@ def looked_at(page: str, press: str = "", **link: str) -> dict[str, Any]:
     figures = app.figures(at)
     buttons = {button.key: button.label for button in at.main.button}
     heats = app.heats(figures[0]) if figures else []
-    return {"words": app.words(at), "buttons": buttons, "heats": heats, "code": app.code(at)}
+    paper = onefile.html(at.session_state[takeaway.KEY], "today").decode().split("</style>")[-1].split("<script")[0]
+    return {"words": app.words(at), "buttons": buttons, "heats": heats, "code": app.code(at), "paper": paper}
 
 
 def executed(code: str) -> list[Any]:

@@ -55,6 +55,8 @@ def test_a_page_that_needs_q_and_k_says_what_to_press_and_has_the_button(world, 
     assert said is not None, seen["words"]
     for place in ("top", "page"):  # beneath the tokens, and beside the sentence
         assert seen["buttons"][f"attention-{place}-{model}"] == f"{said[2]}: {said[1]}"
+    assert f"q and k of {model} were left out for their size ({said[1]})." in seen["paper"]
+    assert "press" not in seen["paper"]
     for python in ("attention=True", "ask for", "no attention", "could not be"):
         assert python not in seen["words"]
     read = world.run(hub_jobs.looked_at, page, f"attention-page-{model}", text=TEXT, model=model, **link)

@@ -47,7 +47,7 @@ def choose(page: kit.Page) -> Together:
     for number, place in enumerate(st.columns(count, gap="medium")):
         with place:
             if number == 0:
-                kit.html(_title("First model, chosen at the side", page.name))
+                kit.html(_title("First model, chosen at the side", page.name), paper=_title("First model", page.name))
                 chosen.append(_stacked(page, 0))
                 continue
             key = OTHERS[number - 1]

@@ -147,7 +147,8 @@ class Page(Shows):
         name: what the model is called here; place: ours, tells two such buttons of one page apart
         """
         if self.left_out and self.asked is not None:
-            sentences(opening.left_out(name or self.name, self.left_out))
+            name = name or self.name
+            sentences(opening.left_out(name, self.left_out), paper=opening.left_out(name, self.left_out, press=False))
             opening.with_attention(self.asked.typed, self.left_out, place)
         return bool(self.left_out)
 
@@ -333,7 +334,7 @@ def _without_weights(name: str, error: NoWeights) -> None:
     """What is left to show, and how to go on."""
     below = "What follows from the configuration alone is below."
     if isinstance(error, Pickled) and may_type_paths():  # gigabytes, on this person's own machine
-        trouble(opening.pickled(error), below)
+        trouble(opening.pickled(error), below, paper=f"{error.fact}.")
         opening.with_pickles(name, error)
     else:
         trouble(str(error), below)

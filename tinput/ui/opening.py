@@ -116,9 +116,10 @@ def with_attention(typed: str, size: int, place: str) -> None:
               icon=":material/download:")  # fmt: skip
 
 
-def left_out(name: str, size: int) -> str:
-    """That a model's q and k were not read, why, and what to press, in a sentence."""
-    return f"q and k of {name} were left out for their size ({bytes_said(size)}): press “{_READ_TOO}”."
+def left_out(name: str, size: int, *, press: bool = True) -> str:
+    """That a model's q and k were not read, why, and what to press, in a sentence. press: False for paper"""
+    fact = f"q and k of {name} were left out for their size ({bytes_said(size)})"
+    return f"{fact}: press “{_READ_TOO}”." if press else f"{fact}."
 
 
 def _read(error: Pickled) -> str:

@@ -15,10 +15,14 @@ from tinput.ui.formula import lines_of
 __all__ = ["Later", "Panel", "columns", "details", "empty", "html", "note", "panel", "sentences", "stop", "trouble"]
 
 
-def html(body: str) -> None:
-    """HTML made by `literal` or `words`."""
+def html(body: str, paper: str | None = None) -> None:
+    """HTML made by `literal` or `words`.
+
+    paper: what stands in its place in what is taken along, where nothing can be pressed; None: the same; empty: nothing
+    """
     st.html(body)
-    takeaway.current().add(takeaway.Words(body))
+    if kept := body if paper is None else paper:
+        takeaway.current().add(takeaway.Words(kept))
 
 
 @dataclass(frozen=True)
@@ -51,19 +55,23 @@ def panel(title: str, *, wide: bool = False) -> Iterator[Panel]:
         yield Panel(words, noted.words)
 
 
-def sentences(*lines: str) -> None:
-    """Literal sentences, in the page's own size."""
-    html(literal.paragraphs(lines))
+def sentences(*lines: str, paper: str | None = None) -> None:
+    """Literal sentences, in the page's own size. paper: the one sentence of what is taken along, as in `html`"""
+    html(literal.paragraphs(lines), _on_paper(paper, "notice"))
 
 
-def note(*lines: str) -> None:
-    """Literal sentences, smaller: what was left out, a dtype."""
-    html(literal.paragraphs(lines, "note"))
+def note(*lines: str, paper: str | None = None) -> None:
+    """Literal sentences, smaller: what was left out, a dtype. paper: as in `sentences`"""
+    html(literal.paragraphs(lines, "note"), _on_paper(paper, "note"))
 
 
-def trouble(*lines: str) -> None:
-    """A box that says what is wrong and what to do next."""
-    html(literal.paragraphs(lines, "trouble"))
+def trouble(what: str, *then: str, paper: str | None = None) -> None:
+    """A box that says what is wrong and what to do next. paper: as in `sentences`; None: what is wrong alone"""
+    html(literal.paragraphs([what, *then], "trouble"), _on_paper(what if paper is None else paper, "trouble"))
+
+
+def _on_paper(sentence: str | None, css: str) -> str | None:
+    return literal.paragraphs([sentence], css) if sentence else sentence
 
 
 def stop(*lines: str) -> NoReturn:
