@@ -7,7 +7,7 @@ from tinput.ui import given, kit
 page = kit.start("How do sines and cosines say where a token stands?", about=sinusoidal)
 large = kit.large()
 LAYOUTS = {
-    "model's": "",
+    "own": "",
     "interleaved": "interleaved",
     "halves": "halves",
     "Whisper's": "whisper",
@@ -20,10 +20,10 @@ LAID_OUT = {
     "musicgen": "Layout: MusicGen's, cosines first, then sines; the last pair is the base times slower than the first.",
 }
 BASES = {"10,000": 10_000.0, "100": 100.0, "1,000,000": 1_000_000.0}
-WIDTHS = {"model's": 0, "16": 16, "256": 256}
+WIDTHS = {"own": 0, "16": 16, "256": 256}
 
 part = kit.choose("Look at", ["Vectors", "Wavelengths", "Similarity", "With the embedding"], key="waves")
-left, middle, right = kit.columns([440, 216, 184])
+left, middle, right = kit.columns([16, 9, 7])
 with left:
     layout = kit.choose("Layout", LAYOUTS, key="layout")
 with middle:

@@ -51,7 +51,7 @@ def test_width_base_and_layout_are_controls():
 @pytest.mark.parametrize(
     ("layout", "base", "shown"),
     [
-        ("model's", "10,000", "10000^{2i/d}"),
+        ("own", "10,000", "10000^{2i/d}"),
         ("halves", "100", "100^{2i/d}"),
         ("MusicGen's", "1,000,000", "1000000^{i/(d/2-1)}"),
     ],
