@@ -308,8 +308,8 @@ elif part == "Pairing":
 else:
     with kit.panel("The ways to stretch a context, on this model's frequencies") as panel:
         factor = int(kit.choose("Times longer", ["2", "4", "8", "32"], key="stretch", default="4"))
-        theta, found = given.scalings(page, rope, factor)
-        context = given.context(page) or 2048
+        sizes, context = given.turning(page, rope), given.context(page) or 2048
+        found = given.scalings(page, rope, factor)
         series = {name: measure.wavelengths(frequencies) for name, frequencies in found.items()}
         own = measure.wavelengths(turned.frequencies)
         scaled = turned.own and not bool((own - series["default"]).abs().le(1e-4 * own).all())
@@ -328,15 +328,10 @@ else:
         mine = f"series['this model'] = measure.wavelengths(rope.frequencies({config}).inv_freq)\n"
         mine = mine if scaled else ""
         code = (
-            f"{LINES}def stretched(name):\n"
-            f"    options = {{'rope_type': name, 'rope_theta': {theta:g}, 'factor': {factor:.1f},\n"
-            "               'partial_rotary_factor': 0.25 if name == 'proportional' else 1.0,\n"
-            "               'low_freq_factor': 1.0, 'high_freq_factor': 4.0,\n"
-            f"               'original_max_position_embeddings': {context}}}\n"
-            f"    sizes = {{'head_dim': {2 * pairs}, 'max_position_embeddings': {context},\n"
-            "             'rope_parameters': options}\n"
-            f"    return measure.wavelengths(rope.frequencies(sizes, seq_len={factor * context}).inv_freq)\n\n"
-            f"series = {{name: stretched(name) for name in {list(found)!r}}}\n"
+            f"{LINES}sizes = {sizes!r}\n"
+            f"ways = {{'default': sizes, **rope.stretched(sizes, {context}, {factor})}}\n"
+            f"series = {{name: measure.wavelengths(rope.frequencies(way, seq_len={factor * context}).inv_freq)\n"
+            "          for name, way in ways.items()}\n"
             f"{mine}figures.lines(series, x_title='pair', y_title='wavelength (tokens)', log_y=True, points=False)"
         )
         page.show(figure, "scaling", code=code)
@@ -352,6 +347,6 @@ else:
             + ", ".join(f"{slow[name]:.3g} times by {name}" for name in slow if name in OTHERS)
             + ("; the fastest stays as it is." if spared else "."),
             formula=r"\lambda'_i = s_i\,\lambda_i, \quad 1 \le s_i \le s",
-            note="Proportional is Gemma 4's: a quarter of the pairs turns, the others have no wavelength. Longrope has "
-            "no line: its divisors were found by search and stand in a model's own file.",
+            note="Ntk is a larger theta; dynamic grows it with the text, and at the full length is the same. Longrope "
+            "has no line: its divisors were found by search and stand in a model's own file.",
         )

@@ -165,44 +165,39 @@ def _scheme(page: Page) -> Cut:
     if found[name].reason:
         kit.stop(found[name].reason, "Choose another scheme.")
     module, own = SCHEMES[name], name in page.trace.schemes
-    config = _turning(page, module) if module.INJECTION == _TURNED else None
+    config, options = _turning(page, module) if module.INJECTION == _TURNED else (None, [])
     more = f", {config!r}" if config else ""
     told = f"the scheme were {module.LABEL}" if not own else f"{module.LABEL} stayed as it is"
     said = []
     if config:
-        told = f"the scheme were {module.LABEL} with " + ", ".join(_options(config))
+        told = f"the scheme were {module.LABEL} with " + ", ".join(options)
     if found[name].table:
         said.append(f"The table is {found[name].table}'s: it was learned with other weights than these.")
     lines = f"after = surgery.swap(model, trace, {name!r}{more})\n"
     return Cut(SCHEME, ("swap", name, repr(config)), lines, told, own and not config, said=tuple(said))
 
 
-def _turning(page: Page, module: Any) -> dict[str, Any] | None:
-    """What a rotation is set to besides; None: as the model has it, or as the paper does."""
+def _turning(page: Page, module: Any) -> tuple[dict[str, Any] | None, list[str]]:
+    """What a rotation is set to besides, and that in words; None: as the model has it, or as the paper does."""
+    sizes, length = given.turning(page, module), given.context(page) or 2048
     left, middle, right = kit.columns([5, 6, 3])
     with left:
         base = kit.choose("Theta", [_AS_IT_IS, "100", "10,000", "1,000,000"], key="theta")
     with middle:
-        names = [_AS_IT_IS, *(n for n in module.SCALINGS if n not in ("default", "longrope", "proportional"))]
+        # dynamic goes by the text's length: within the context it is no change
+        names = [_AS_IT_IS, *(name for name in module.stretched(sizes, length, 2.0) if name != "dynamic")]
         how = kit.choose("Scaling", names, key="scaled")
     if base == how == _AS_IT_IS:
-        return None
-    theta = given.theta(page, module) if base == _AS_IT_IS else float(base.replace(",", ""))
+        return None, []
+    theta = sizes["rope_theta"] if base == _AS_IT_IS else float(base.replace(",", ""))
+    said = [f"theta {theta:,.0f}"]
     if how == _AS_IT_IS:
-        return {"rope_theta": theta}
+        return {"rope_theta": theta}, said
     with right:
         factor = float(kit.choose("Times longer", ["2", "4", "8", "32"], key="stretch", default="4"))
-    length = given.context(page) or 2048
-    options = given.stretched(how, theta, factor, length)
-    return {"max_position_embeddings": length, "rope_parameters": options}
-
-
-def _options(config: dict[str, Any]) -> list[str]:
-    inner = config.get("rope_parameters", config)
-    said = [f"theta {inner['rope_theta']:,.0f}"]
-    if "rope_type" in inner:
-        said.append(f"{inner['rope_type']} scaling, {inner['factor']:g} times longer")
-    return said
+    way = module.stretched(sizes | {"rope_theta": theta}, length, factor)[how]
+    config = {key: way[key] for key in ("max_position_embeddings", "rope_parameters")}
+    return config, [*said, f"{how} scaling, {factor:g} times longer"]
 
 
 # --- the change -------------------------------------------------------------------------------------------------------

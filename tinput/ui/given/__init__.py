@@ -22,7 +22,7 @@ from tinput.ui.given.biases import (
     weights_quantile,
 )
 from tinput.ui.given.sizes import context
-from tinput.ui.given.turned import Rotation, pairings, rotation, scalings, stretched, theta
+from tinput.ui.given.turned import Rotation, pairings, rotation, scalings, turning
 
 __all__ = [
     "Buckets",
@@ -40,9 +40,8 @@ __all__ = [
     "rotation",
     "scalings",
     "slopes",
-    "stretched",
     "table",
-    "theta",
+    "turning",
     "vectors",
     "weights",
     "weights_quantile",

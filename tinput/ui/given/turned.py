@@ -87,8 +87,7 @@ def rotation(page: Page, scheme: Any) -> Rotation:
             True, recorded.angles, _frequencies(page, scheme, recorded), recorded.layout, recorded.start,
             round(magnitude, 6), scale, before[0], q, before[1], k, reason, scheme.rotate,
         )  # fmt: skip
-    d_head = int(q.shape[-1]) if q is not None else max(2, width_of(page) // n_heads(page))
-    found = scheme.frequencies({"head_dim": d_head - d_head % 2, "rope_theta": 10_000.0})
+    found = scheme.frequencies(turning(page, scheme))
     angles = scheme.angles(page.positions, found.inv_freq)
     turned = (None, None) if q is None or k is None else tuple(scheme.rotate(x, angles) for x in (q, k))
     return Rotation(
@@ -115,50 +114,30 @@ def _frequencies(page: Page, scheme: Any, recorded: Rotate) -> Tensor:
     return best
 
 
-def scalings(page: Page, scheme: Any, factor: float) -> tuple[float, dict[str, Tensor]]:
-    """theta, and each published way to stretch a context on this model's width: name -> frequencies (pair,) float64.
-
-    factor: how many times longer. A method whose numbers are found by search, not by formula, is left out.
-    """
-    own = rotation(page, scheme)
-    base = theta(page, scheme)
-    length = context(page) or 2048
-    found = {}
-    for name in scheme.SCALINGS:
-        sizes = {
-            "head_dim": 2 * own.angles.shape[-1],
-            "max_position_embeddings": length,
-            "rope_parameters": stretched(name, base, factor, length),
-        }
-        try:
-            found[name] = scheme.frequencies(sizes, seq_len=int(factor * length)).inv_freq
-        except (ValueError, KeyError):
-            continue
-    return base, found
+def turning(page: Page, scheme: Any) -> dict[str, Any]:
+    """How wide a part of each head turns, and by which theta, as a configuration says it: the model's or the paper's."""
+    recorded, attention = page.effect_of(Rotate), page.trace.attention
+    if isinstance(recorded, Rotate):
+        return {"head_dim": recorded.rotary_dim, "rope_theta": _theta(page, scheme)}
+    d_head = int(attention.q.shape[-1]) if attention is not None else max(2, width_of(page) // n_heads(page))
+    return {"head_dim": d_head - d_head % 2, "rope_theta": 10_000.0}
 
 
-def theta(page: Page, scheme: Any) -> float:
-    """The base of the model's own rotation; the paper's 10,000 where it has none, or does not say."""
-    if page.effect_of(Rotate) is None:
-        return 10_000.0
+def scalings(page: Page, scheme: Any, factor: int) -> dict[str, Tensor]:
+    """The frequencies that turn a part of this width without scaling ("default"), and with each published way to make
+    the model's context `factor` times as long: name -> (pair,) float64."""
+    sizes, length = turning(page, scheme), context(page) or 2048
+    ways = {"default": sizes, **scheme.stretched(sizes, length, factor)}
+    return {name: scheme.frequencies(way, seq_len=factor * length).inv_freq for name, way in ways.items()}
+
+
+def _theta(page: Page, scheme: Any) -> float:
+    """The base of the model's own rotation; the paper's 10,000 where the configuration does not say."""
     try:
         found = scheme.parse(page.model.config)
     except (ValueError, KeyError):
         return 10_000.0
     return 10_000.0 if found is None else found.theta
-
-
-def stretched(name: str, theta: float, factor: float, length: int) -> dict[str, Any]:
-    """What a configuration says of a scaling method: `length` tokens, made `factor` times longer."""
-    return {
-        "rope_type": name,
-        "rope_theta": theta,
-        "factor": factor,
-        "original_max_position_embeddings": length,
-        "partial_rotary_factor": 0.25 if name == "proportional" else 1.0,
-        "low_freq_factor": 1.0,
-        "high_freq_factor": 4.0,
-    }
 
 
 def pairings(turned: Rotation, layouts: Sequence[str]) -> Tensor:

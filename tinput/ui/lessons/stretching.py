@@ -27,7 +27,7 @@ CODE = (
 
 def _waves() -> tuple[kit.Page, dict[str, torch.Tensor]]:
     page = kit.open_page(MODEL, TEXT)
-    _, found = given.scalings(page, rope, FACTOR)
+    found = given.scalings(page, rope, FACTOR)
     return page, {name: measure.wavelengths(found[name]) for name in (PLAIN, EVEN, SPARING)}
 
 
