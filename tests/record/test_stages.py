@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tests.oracle import STACKS, checkpoint, some_ids
+from tests import census
+from tests.oracle import STACKS, checkpoint, open_model, some_ids, watch
 
 EMBED = ["embedding token"]
 BERT = [
@@ -167,3 +168,20 @@ def test_dropout_is_off_whatever_its_probability():
     assert torch.equal(trace.stages[-1].value, trace.stages[-2].value)
     assert "p = 0.5" in trace.stages[-1].note
     assert torch.equal(trace.block_input, made.run(some_ids(9)).block_input[0])
+
+
+@pytest.mark.parametrize("kind", ["llama", "gemma", "nanochat", "neomme", "inkling2_text"])
+def test_in_low_precision_a_step_ends_with_its_rounding(kind, tmp_path):
+    """A norm that is computed in float32 and rounded last: the value is what the module returns, in bfloat16."""
+    census.build(kind).to(torch.bfloat16).save_pretrained(tmp_path)
+    built = type(census.build(kind))
+    whole, model, ids = built.from_pretrained(tmp_path, dtype=torch.bfloat16).eval(), open_model(tmp_path), some_ids(12)
+    trace = model.trace(ids=ids, dtype="checkpoint")
+    seen = watch(whole, model.stack().paths[0], ids, use_cache=False)
+    assert torch.equal(trace.stages[-1].value, trace.block_input)
+    assert torch.equal(trace.block_input, seen.block_input[0])
+    last = {stage.module: stage.value for stage in trace.stages}
+    assert {value.dtype for value in last.values()} == {torch.bfloat16}
+    for path, value in last.items():
+        if path in seen.outputs and not list(whole.get_submodule(path).children()):
+            assert torch.equal(value, seen.outputs[path][0]), path

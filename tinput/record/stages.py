@@ -6,6 +6,7 @@ stand the branches that join it: a position's vector, a segment's.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +22,7 @@ from tinput.record.tape import LAYOUT, Flow, Op
 __all__ = ["Stage", "stages_of"]
 
 _LOOKUPS = frozenset(["embedding", "index_select"])
+_CASTS = frozenset(["to", "type_as", "type", "half", "bfloat16", "_to_copy"])
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +62,20 @@ def stages_of(front: Front, block: Block) -> tuple[Stage, ...]:
         joined.update(_branches(front, op))
     chosen = [joined[index] for index in sorted(joined)]
     number = {op.index: place for place, op in enumerate(chosen)}
-    return tuple(_stage(front, op, number) for op in chosen)
+    rounded = _rounded(front, path.values())
+    return tuple(_stage(front, op, number, rounded.get(op.index, op).value) for op in chosen)
+
+
+def _rounded(front: Front, ops: Iterable[Op]) -> dict[int, Op]:
+    """Operation -> the one that rounds its result to the run's dtype, as the last step of the same module."""
+    found: dict[int, Op] = {}
+    for op in ops:
+        if op.name in _CASTS and len(op.inputs) > 0 and isinstance(op.out, Tensor):
+            maker = front.tape.ops[op.inputs[0]]
+            whole = isinstance(maker.out, Tensor) and maker.out.is_floating_point()
+            if whole and maker.module == op.module and op.out.dtype.itemsize < maker.out.dtype.itemsize:
+                found[maker.index] = op
+    return found
 
 
 def _is_step(op: Op) -> bool:
@@ -121,9 +136,9 @@ def alone(value: Tensor) -> Tensor:
     return value if whole else value.clone(memory_format=torch.contiguous_format)
 
 
-def _stage(front: Front, op: Op, number: dict[int, int]) -> Stage:
+def _stage(front: Front, op: Op, number: dict[int, int], value: Tensor) -> Stage:
     name, formula, role, note = _described(front, op)
-    value, moved = sequence_first(op.value, front.ids.shape[1])
+    value, moved = sequence_first(value, front.ids.shape[1])
     inputs = tuple(sorted({number[i] for i in _nearest(front, op, number)}))
     note = "; ".join(
         part for part in (note, moved if value.ndim > 1 and value.shape[0] != op.value.shape[0] else "") if part
