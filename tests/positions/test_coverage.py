@@ -67,6 +67,14 @@ def test_ntk_is_dynamic_at_the_full_length_and_each_way_keeps_the_part_that_turn
     assert "longrope" not in rope.stretched(config, 32, 4.0)
 
 
+def test_a_single_pair_is_the_fastest_and_only_interpolation_slows_it():
+    one = {"head_dim": 2, "rope_theta": 10_000.0}
+    found = {
+        name: float(rope.frequencies(way, seq_len=128).inv_freq) for name, way in rope.stretched(one, 32, 4.0).items()
+    }
+    assert found == {"linear": 0.25, "ntk": 1, "dynamic": 1, "yarn": 1, "llama3": 1}
+
+
 def test_a_configured_scaling_is_a_way_of_its_own():
     llama = HEAD | {
         "max_position_embeddings": 4096,

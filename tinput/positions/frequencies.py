@@ -111,7 +111,6 @@ def _linear(p: Parameters, seq_len: int | None) -> tuple[Tensor, float]:  # noqa
 def _dynamic(p: Parameters, seq_len: int | None) -> tuple[Tensor, float]:
     """NTK-aware: theta grows with the text once that is longer than the context (Peng et al. 2023, sections 3.1, 3.3).
 
-    The exponent d / (d - 2) squeezes the slowest pair by the whole factor and leaves the fastest as it is.
     A fixed `alpha` in place of the length is HunYuan's.
     """
     if p.options.get("alpha"):
@@ -119,7 +118,15 @@ def _dynamic(p: Parameters, seq_len: int | None) -> tuple[Tensor, float]:
     else:
         factor, context = _factor(p), p.context or _missing("max_position_embeddings")
         stretch = factor * max(seq_len or 0, context) / context - (factor - 1)
-    return powers(p, p.theta * stretch ** (p.dim / (p.dim - 2))), 1.0
+    return powers(p, _larger_theta(p, stretch)), 1.0
+
+
+def _larger_theta(p: Parameters, stretch: float) -> float:
+    """NTK-aware: d / (d - 2) squeezes the slowest pair by the whole factor and leaves the fastest as it is.
+
+    A pair that is alone is the fastest: it turns by 1 whatever theta is.
+    """
+    return p.theta * stretch ** (p.dim / (p.dim - 2)) if p.dim > 2 else p.theta
 
 
 def _yarn(p: Parameters, seq_len: int | None) -> tuple[Tensor, float]:  # noqa: ARG001
@@ -226,7 +233,7 @@ def stretched(
     said = {"rope_theta": p.theta, "original_max_position_embeddings": trained}
     options: dict[str, dict[str, Any]] = {
         "linear": {"factor": factor},
-        "ntk": {"rope_type": "default", "rope_theta": p.theta * factor ** (p.dim / (p.dim - 2))},
+        "ntk": {"rope_type": "default", "rope_theta": _larger_theta(p, factor)},
         "dynamic": {"factor": 1.0},  # 1: as much as the text at hand needs; transformers' `factor` stretches beyond
         "yarn": {"factor": factor},
         "llama3": {"factor": factor, "low_freq_factor": 1.0, "high_freq_factor": 4.0},  # Llama 3.1's

@@ -115,7 +115,7 @@ def _frequencies(page: Page, scheme: Any, recorded: Rotate) -> Tensor:
 
 
 def turning(page: Page, scheme: Any) -> dict[str, Any]:
-    """How wide a part of each head turns, and by which theta, as a configuration says it: the model's or the paper's."""
+    """The width that turns in each head, and its theta, as a configuration says them: the model's, or the paper's."""
     recorded, attention = page.effect_of(Rotate), page.trace.attention
     if isinstance(recorded, Rotate):
         return {"head_dim": recorded.rotary_dim, "rope_theta": _theta(page, scheme)}
