@@ -24,7 +24,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 import tinput
-from tests import app
+from tests import app, makers, tiny
 from tests.pages.code_shown import assert_same_numbers
 from tinput.open import Model
 from tinput.twins import NAMES
@@ -276,3 +276,21 @@ def test_a_text_too_long_for_a_link_is_not_promised():
         (button,) = [e.proto.body for e in at.sidebar.get("html") if "data-take" in e.proto.body]
         assert said in button
         assert ("without" in button) is (text != "short")
+
+
+def test_a_page_that_ends_early_can_be_taken_along_too(tmp_path):
+    tiny.make("mamba", tmp_path)
+    makers.byte_level().save_pretrained(tmp_path)
+    at = app.show("surgery", model=str(tmp_path))
+    assert "There is no attention to change" in app.trouble(at)
+    labels = [button.label for button in at.sidebar.get("download_button")]
+    assert labels == ["HTML", "Notebook", "Trace"]
+    assert "There is no attention to change" in File(onefile.html(shown(at), "today")).text
+    assert "There is no attention to change" in " ".join(cell.source for cell in cells(at))
+
+
+@pytest.mark.parametrize("link", [{"text": "  "}, {"model": "no/such/folder"}])
+def test_where_nothing_is_shown_there_is_a_link_and_no_file(link):
+    at = app.show("rope", **link)
+    assert not at.sidebar.get("download_button")
+    assert 'data-take="link"' in "".join(element.proto.body for element in at.sidebar.get("html"))

@@ -113,6 +113,8 @@ if kit.presenting():  # out of sight, as all controls are; the key works
     st.button("End presenter mode", on_click=stop_presenting, shortcut="Escape", key="present-off")
 try:
     chosen.run()
+except kit.Ended:  # all is said
+    pass
 except TinputError as error:  # what a page asks for besides may fail too: a network that is gone, a file that changed
     kit.trouble(str(error))
 except Exception as error:  # a fault of ours: the server's log has the traceback, a visitor has no use for it

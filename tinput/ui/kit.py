@@ -36,7 +36,7 @@ from tinput.positions import SCHEMES
 from tinput.record.sparing import FREE
 from tinput.ui import cache, configuration, literal, loading, opening, shows, sources, takeaway, words
 from tinput.ui.controls import choose, line, model_choice, number, slider, toggle, token
-from tinput.ui.place import Panel, columns, details, empty, html, note, panel, sentences, stop, trouble
+from tinput.ui.place import Ended, Panel, columns, details, empty, html, note, panel, sentences, stop, trouble
 from tinput.ui.shows import Shows, large, presenting
 
 if TYPE_CHECKING:
@@ -51,6 +51,7 @@ __all__ = [
     "DEFAULT_TEXT",
     "GREY",
     "LIMIT",
+    "Ended",
     "Page",
     "Panel",
     "Shows",
@@ -273,25 +274,25 @@ def open_page(name: str, text: str) -> Page:
     """`text` through the model `name`, or the page ends with what to do. For pages with a second model."""
     if not text.strip():
         st.html('<div class="empty"><p>Type a sentence at the left, or choose one of the examples there.</p></div>')
-        st.stop()
+        stop()
     if loading.stopped(name):
         trouble(f"Reading {name} was stopped. What was read by then is kept.")
         loading.go_on()
-        st.stop()
+        stop()
     try:
         asked = opening.asked(name, may_type_paths())
         work = lambda: _trace(asked, text)  # noqa: E731
         page = loading.run(name, work) if asked.may_take_long else work()
     except NoWeights as error:
         _without_weights(name, error)
-        st.stop()
+        stop()
     except BadModel as error:
         opening.remember(name, error)
         trouble(str(error), "Choose another model, or correct its name: the text stays as it is.")
         opening.again(name)
         if said := configuration.sizes(error):
             html(said)
-        st.stop()
+        stop()
     except TinputError as error:
         stop(str(error), "Change the text, or choose another model.")
     # As `_trace` asked for it: kept in the cache and not here, where each session would hold it.

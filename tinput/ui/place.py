@@ -12,7 +12,20 @@ import streamlit as st
 from tinput.ui import literal, takeaway
 from tinput.ui.formula import lines_of
 
-__all__ = ["Later", "Panel", "columns", "details", "empty", "html", "note", "panel", "sentences", "stop", "trouble"]
+__all__ = [
+    "Ended",
+    "Later",
+    "Panel",
+    "columns",
+    "details",
+    "empty",
+    "html",
+    "note",
+    "panel",
+    "sentences",
+    "stop",
+    "trouble",
+]
 
 
 def html(body: str, paper: str | None = None) -> None:
@@ -74,11 +87,15 @@ def _on_paper(sentence: str | None, css: str) -> str | None:
     return literal.paragraphs([sentence], css) if sentence else sentence
 
 
+class Ended(Exception):
+    """The page ends here. Not `st.stop`: after that nothing can be drawn, and the frame still has the side to end."""
+
+
 def stop(*lines: str) -> NoReturn:
     """`trouble`, and the page ends here; it only ends where nothing is left to say."""
     if lines:
         trouble(*lines)
-    st.stop()
+    raise Ended
 
 
 @contextmanager

@@ -57,7 +57,7 @@ def page(shown: Shown, fits: bool) -> None:
     st.html('<p class="along">Take this page along</p>')
     stem = f"tinput-{shown.name}"
     with st.container(horizontal=True, gap="small", key="tools-page"):
-        if shown.parts:
+        if shown.traces or shown.pictures:  # else there is a question, or what went wrong, and nothing to take
             _file("HTML", lambda: _html(shown), f"{stem}.html", "text/html", "One file that opens without a network")
             _file(
                 "Notebook",
