@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from functools import cache
+from pathlib import Path
 
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
@@ -57,6 +59,38 @@ def unigram() -> PreTrainedTokenizerFast:
     made.decoder = decoders.Metaspace()
     made.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 1)])
     return PreTrainedTokenizerFast(tokenizer_object=made, eos_token="</s>", unk_token="<unk>", pad_token="<pad>")
+
+
+@cache
+def sentencepiece(kind: str = "unigram", size: int = 300) -> bytes:
+    """A file of the package sentencepiece's own ("unigram", "bpe"), trained on the text beside the bundled models."""
+    import io
+
+    import sentencepiece as library
+
+    from tinput.twins import HELD_OUT
+
+    lines = [line for line in HELD_OUT.read_text(encoding="utf-8")[:60_000].splitlines() if line.strip()]
+    made = io.BytesIO()
+    library.SentencePieceTrainer.train(
+        sentence_iterator=iter(lines), model_writer=made, vocab_size=size, model_type=kind, minloglevel=2
+    )
+    return made.getvalue()
+
+
+def marian(folder: Path) -> Path:
+    """Marian's files: a file of pieces for either language, and the ids of both in one list."""
+    import sentencepiece as library
+
+    raw = sentencepiece()
+    pieces = library.SentencePieceProcessor(model_proto=raw)
+    vocabulary = ["</s>", "<unk>", *(pieces.id_to_piece(n) for n in range(3, pieces.get_piece_size())), "<pad>"]
+    (folder / "vocab.json").write_text(json.dumps({piece: n for n, piece in enumerate(vocabulary)}))
+    for file in ("source.spm", "target.spm"):
+        (folder / file).write_bytes(raw)
+    said = {"tokenizer_class": "MarianTokenizer", "source_lang": "eng", "target_lang": "deu"}
+    (folder / "tokenizer_config.json").write_text(json.dumps(said))
+    return folder
 
 
 @cache

@@ -287,10 +287,10 @@ CASES = [
         ("{name}", "tokenizer", r"ids=\["),
     ),
     Case(
-        "a tokenizer for sentencepiece",
+        "a tokenizer for sentencepiece that is none",
         lambda w: w.push(lambda f: (f / "tokenizer.json").rename(f / "tokenizer.model")),
         "BadText|BadFile|NotFound",
-        ("{name}", "sentencepiece"),
+        ("{name}", "tokenizer"),
     ),
     Case(
         "a tokenizer that is none",

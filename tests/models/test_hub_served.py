@@ -74,6 +74,17 @@ def test_equal_from_the_hub_and_from_the_folder(running, made, name):
             assert from_hub["facts"] == from_folder["facts"]
 
 
+def test_an_opus_mt_is_read_with_its_own_pieces(running, made, tmp_path):
+    hub, run = running
+    folder = rewrite(made("marian"), tmp_path / "marian")
+    (folder / "tokenizer.json").unlink()
+    hub.add("made/opus-mt", makers.marian(folder))
+    found = run(jobs.seen, "made/opus-mt")
+    assert found["facts"]["pieces"][-1] == "</s>"
+    assert found["scheme"] == "sinusoidal"
+    assert same(found, run(jobs.seen, str(folder)))
+
+
 def test_both_stacks_are_equal(running, made):
     hub, run = running
     hub.add("made/t5-stacks", made("t5"))

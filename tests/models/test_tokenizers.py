@@ -64,12 +64,62 @@ def test_an_empty_vocabulary(tmp_path):
     assert str(tmp_path) in reason
 
 
-def test_sentencepiece_alone(tmp_path):
-    (tmp_path / "config.json").write_text(json.dumps({"model_type": "t5"}))
-    (tmp_path / "spiece.model").write_bytes(b"\x0a\x00")
+@pytest.mark.parametrize(
+    ("kind", "file", "name", "model"),
+    [("t5", "spiece.model", "T5Tokenizer", "unigram"), ("llama", "tokenizer.model", "LlamaTokenizer", "bpe")],
+)
+def test_sentencepiece_alone(tmp_path, kind, file, name, model):
+    import sentencepiece
+
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": kind}))
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": name}))
+    (tmp_path / file).write_bytes(makers.sentencepiece(model))
+    tokenizer, reason = load(tmp_path)
+    assert reason == ""
+    found = tokenize(tokenizer, "the cat sat", add_special_tokens=False)
+    oracle = sentencepiece.SentencePieceProcessor(model_proto=makers.sentencepiece(model))
+    assert list(found.pieces) == oracle.encode("the cat sat", out_type=str)
+
+
+def test_marian_has_its_pieces_beside_a_list_of_ids(tmp_path):
+    import sentencepiece
+
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "marian"}))
+    tokenizer, reason = load(makers.marian(tmp_path))
+    assert reason == ""
+    found = tokenize(tokenizer, "the cat sat")
+    pieces = sentencepiece.SentencePieceProcessor(model_proto=makers.sentencepiece()).encode(
+        "the cat sat", out_type=str
+    )
+    ids = json.loads((tmp_path / "vocab.json").read_text())
+    assert list(found.pieces) == [*pieces, "</s>"]
+    assert list(found.ids) == [ids[piece] for piece in found.pieces]
+    assert found.spans[:-1] == ((0, 3), (3, 5), (5, 7), (7, 9), (9, 11))
+
+
+@pytest.mark.parametrize("beside", [True, False], ids=["beside a list of ids", "alone"])
+def test_sentencepiece_that_is_not_installed(tmp_path, monkeypatch, beside):
+    from tinput.models import tokenizers
+
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "marian"}))
+    makers.marian(tmp_path)
+    (tmp_path / "source.spm").write_bytes(b"")  # what it would read, if it could
+    if not beside:
+        (tmp_path / "vocab.json").unlink()
+    monkeypatch.setattr(tokenizers, "_has", lambda package: package != "sentencepiece")
     tokenizer, reason = load(tmp_path)
     assert tokenizer is None
-    assert str(tmp_path) in reason
+    assert reason.startswith(f"{tmp_path} has its vocabulary as source.spm, which wants the package sentencepiece;")
+
+
+@pytest.mark.parametrize("content", [b"", b"{}"])
+def test_sentencepiece_that_is_none(tmp_path, content):
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "t5"}))
+    (tmp_path / "spiece.model").write_bytes(content)
+    tokenizer, reason = load(tmp_path)
+    assert tokenizer is None
+    assert reason.startswith(f"The tokenizer in {tmp_path}")
+    assert reason.endswith(".")
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"version": "1.0"}', "\x00"])

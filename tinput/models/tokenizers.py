@@ -5,6 +5,8 @@ Of a model on the Hub these files are fetched first.
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import json
 import warnings
 from pathlib import Path
@@ -60,19 +62,20 @@ def _wanted(files: tuple[str, ...] | None) -> list[list[str]]:
 
 
 def _load(folder: Path) -> tuple[Any | None, str]:
+    pieces = sorted(f.name for pattern in SENTENCEPIECE for f in folder.glob(pattern))
+    lacking = "" if not pieces or _has("sentencepiece") else (
+        f"{folder} has its vocabulary as {pieces[0]}, which wants the package sentencepiece; install it, "
+        "or save a tokenizer.json with transformers' AutoTokenizer where it is installed."
+    )  # fmt: skip
     if not any((folder / name).is_file() for name in VOCABULARIES):
-        pieces = sorted(f.name for pattern in SENTENCEPIECE for f in folder.glob(pattern))
         if not pieces:  # without a vocabulary transformers would make an empty tokenizer, and every text be unknown
             return (
                 None,
                 f"{folder} has no tokenizer: no {', no '.join(VOCABULARIES[:3])}; "
                 "put the tokenizer's files beside the model's, or, in Python, use trace(ids=[...]).",
             )
-        if not _has("sentencepiece"):
-            return None, (
-                f"{folder} has its vocabulary as {pieces[0]} only, which wants the package sentencepiece; install it, "
-                "or save a tokenizer.json with transformers' AutoTokenizer where it is installed."
-            )
+        if lacking:
+            return None, lacking
     settings = _settings(folder)
     if isinstance(settings, str):
         return None, settings
@@ -88,10 +91,23 @@ def _load(folder: Path) -> tuple[Any | None, str]:
             warnings.simplefilter("ignore")
             tokenizer = kind.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     except Exception as error:  # whatever transformers and its parsers make of a broken file
+        if lacking:  # beside a list of pieces, as Marian's
+            return None, lacking
         return None, f"The tokenizer in {folder} cannot be read: {_short(error)}; download its files again."
+    finally:
+        _return_memory()
     if tokenizer is None or len(tokenizer) <= len(set(tokenizer.all_special_ids)):
         return None, f"The tokenizer in {folder} has an empty vocabulary; download its files again."
     return tokenizer, ""
+
+
+def _return_memory() -> None:
+    """Hands what parsing left free back to the system, where the C library can (glibc): half of a large vocabulary's.
+
+    It lies in pieces too small for a tensor, so that the process would keep it and never use it.
+    """
+    with contextlib.suppress(OSError, AttributeError, TypeError):
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _settings(folder: Path) -> dict[str, Any] | str:
