@@ -2,6 +2,7 @@
 
 import pytest
 
+from tinput.models import files
 from tinput.twins import NAMES
 from tinput.ui import sources
 
@@ -43,3 +44,19 @@ def test_what_is_offered(tmp_path, monkeypatch):
     assert sources.offered() == (*NAMES, str(tmp_path / "one"))
     assert sources.offered("somewhere/else")[-1] == "somewhere/else"
     assert sources.offered(NAMES[2]) == sources.offered()
+
+
+def test_the_models_to_start_from_have_the_schemes_that_their_architectures_are_known_for():
+    assert dict(sources.known()) == {
+        "google-bert/bert-base-uncased": ("learned",),
+        "FacebookAI/roberta-base": ("learned",),
+        "openai-community/gpt2": ("learned",),
+        "facebook/opt-350m": ("learned",),
+        "Helsinki-NLP/opus-mt-en-de": ("sinusoidal",),
+        "google-t5/t5-small": ("relative_bias",),
+        "bigscience/bloom-560m": ("alibi",),
+        "mosaicml/mpt-7b": ("alibi",),
+    } | dict.fromkeys(list(sources.KNOWN)[8:], ("rope",))
+    assert all(files.HUB_ID.fullmatch(name) and "/" in name for name in sources.KNOWN)
+    assert set(sources.GATED) <= set(sources.KNOWN)
+    assert all(name in sources.GATED for name in sources.KNOWN if name.startswith(("meta-llama/", "google/gemma-")))

@@ -71,10 +71,14 @@ def sidebar() -> None:
     )
     st.html(literal.paragraphs([f"Or type a model's id on the Hub{also}."], "note"))
     with st.popover("Models on the Hub", type="tertiary", icon=":material/cloud:"):
-        kit.note("Read when they are chosen, and kept: some kilobytes each. Where there is a network.")
+        kit.note(
+            "Read when they are chosen, and kept: a tokenizer, and some kilobytes of weights. "
+            "A gated one is shown to those whom its owner let in, with their token."
+        )
         with st.container(key="known", gap=None):
             for name, schemes in sources.known():
-                label = f"{name} · {', '.join(words.label(scheme) for scheme in schemes)}"
+                gated = " · gated" if name in sources.GATED else ""
+                label = f"{name} · {', '.join(words.label(scheme) for scheme in schemes)}{gated}"
                 st.button(label, on_click=set_model, args=(name,), key=f"hub-{name}", type="tertiary")
     st.toggle("Large type", key="large", bind="query-params")
     st.toggle("Presenter", key="present", bind="query-params", help="No controls, large type; Esc ends it")

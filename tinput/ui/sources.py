@@ -13,7 +13,16 @@ from collections.abc import Mapping
 from tinput.models import files
 from tinput.twins import NAMES
 
-__all__ = ["DEFAULT_MODEL", "KNOWN", "SECOND_MODEL", "is_loopback", "known", "offered", "serves_this_machine_only"]
+__all__ = [
+    "DEFAULT_MODEL",
+    "GATED",
+    "KNOWN",
+    "SECOND_MODEL",
+    "is_loopback",
+    "known",
+    "offered",
+    "serves_this_machine_only",
+]
 
 DEFAULT_MODEL, SECOND_MODEL = NAMES[0], NAMES[2]  # what the app opens with, and what it is compared with at first
 KNOWN = {  # ids on the Hub to start from, and the architecture of each
@@ -36,6 +45,7 @@ KNOWN = {  # ids on the Hub to start from, and the architecture of each
     "openai/gpt-oss-20b": "gpt_oss",
     "deepseek-ai/DeepSeek-V3": "deepseek_v3",
 }
+GATED = ("meta-llama/Llama-3.1-405B", "google/gemma-3-1b-it")  # of them: their owners want to be asked first
 _FORWARDED = ("x-forwarded-for", "x-forwarded-host", "forwarded", "x-real-ip")
 
 
