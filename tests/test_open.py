@@ -159,7 +159,7 @@ def test_two_schemes_in_one_model(tmp_path):
     [
         ("gpt2", {"n_positions": 10}, 10),
         ("bert", {"max_position_embeddings": 10}, 10),
-        ("roberta", {"max_position_embeddings": 10}, 8),  # cases.md 17: max - pad - 1
+        ("roberta", {"max_position_embeddings": 10}, 8),  # max - pad - 1
         ("roberta", {"max_position_embeddings": 10, "pad_token_id": 3}, 6),
         ("opt", {"max_position_embeddings": 10}, 10),  # two more rows than it says
         ("bart", {"max_position_embeddings": 10}, 10),

@@ -1,4 +1,4 @@
-"""Labels are text: cases.md's 1 to 3, as strings here and as pixels in test_browser."""
+"""Labels are text: markup, formulas and blanks of a token, as strings here and as pixels in test_browser."""
 
 # pyright: reportAttributeAccessIssue=false, reportOptionalMemberAccess=false, reportOptionalSubscript=false
 import html

@@ -10,20 +10,11 @@ from pathlib import Path
 
 import pytest
 import torch
-import transformers
 from safetensors.torch import load_file, save_file
 
 from tinput.errors import BadFile, BadIds
 from tinput.models.headers import read_header
 from tinput.models.weights import Weights
-
-
-def on_meta(model: transformers.PreTrainedModel, **changes) -> transformers.PreTrainedModel:
-    config = copy.deepcopy(model.config)
-    for key, value in changes.items():
-        setattr(config, key, value)
-    with torch.device("meta"):
-        return type(model)(config)
 
 
 def write(file: Path, header: object, data: bytes = b"") -> Path:

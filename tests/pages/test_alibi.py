@@ -53,7 +53,7 @@ def test_symmetric_looks_both_ways():
 
 
 def test_the_two_conventions_are_one_by_distance(tmp_path, monkeypatch):
-    """BLOOM adds slope times key, MPT slope times (key - last): cases.md's 15, equal under softmax."""
+    """BLOOM adds slope times key, MPT slope times (key - last): equal under softmax."""
     monkeypatch.setenv("TINPUT_MODELS", str(tmp_path))
     tokenizer = tinput.open_model(OWN).tokenizer
     shown = {}

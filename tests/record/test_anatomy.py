@@ -78,7 +78,7 @@ def test_a_scheme_is_found_without_reading_a_weight(tmp_path):
 
 
 def test_gemma_3_has_two_thetas():
-    """cases.md 8: 8 layers, of which only layer 5 is full; it starts at 1/8, the sliding ones at 1."""
+    """8 layers, of which only layer 5 is full; it starts at 1/8, the sliding ones at 1."""
     rope = {
         "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
         "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6},
@@ -102,7 +102,7 @@ def test_gemma_3_has_two_thetas():
 
 @pytest.mark.parametrize("name", ["smollm3"])
 def test_no_rope_layers_holds_1_where_rope_is_used(name):
-    """cases.md 9: eight layers, every fourth without."""
+    """Eight layers, every fourth without."""
     made = checkpoint(name, num_hidden_layers=8, no_rope_layers=None, no_rope_layer_interval=4)
     assert made.full.config.no_rope_layers == [1, 1, 1, 0, 1, 1, 1, 0]
     assert made.model.layer_schemes == ("rope", "rope", "rope", "none", "rope", "rope", "rope", "none")

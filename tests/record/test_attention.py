@@ -229,7 +229,7 @@ def yarn(**changes: Any) -> dict[str, Any]:
 
 
 def test_yarn_multiplies_deepseeks_scale_too():
-    """cases.md 11: with (mscale, mscale_all_dim) = (1, 1) the softmax scale is multiplied by 1.87385."""
+    """With (mscale, mscale_all_dim) = (1, 1) the softmax scale is multiplied by 1.87385."""
     plain = 1 / math.sqrt(24)
     attention = checkpoint("deepseek_v3", **yarn(mscale=1.0, mscale_all_dim=1.0)).trace(some_ids(6)).attention
     assert attention.scale == pytest.approx(plain * 1.87385, rel=1e-5)
@@ -355,7 +355,7 @@ def test_t5s_bias_is_its_table_by_bucket():
     ],
 )
 def test_alibi_as_each_model_adds_it(name, expected):
-    """cases.md 15, the head whose slope is 1/4."""
+    """Of the head whose slope is 1/4: equal rows but for a constant."""
     attention = checkpoint(name).trace(some_ids(4)).attention
     assert torch.equal(attention.bias.tensor()[0], torch.tensor(expected).expand(4, 4))
 
@@ -369,7 +369,7 @@ def test_alibi_as_each_model_adds_it(name, expected):
 )
 @pytest.mark.parametrize("name", ["bloom", "mpt"])
 def test_slopes_of_head_counts_that_are_no_power_of_two(name, heads, slopes):
-    """cases.md 14: never sorted."""
+    """Never sorted."""
     changes = {"bloom": {"n_head": heads, "hidden_size": 96}, "mpt": {"n_heads": heads, "d_model": 96}}[name]
     bias = checkpoint(name, **changes).trace(some_ids(3)).attention.bias.tensor()
     assert torch.allclose(bias[:, -1, 1] - bias[:, -1, 0], torch.tensor(slopes), atol=1e-5)

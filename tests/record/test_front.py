@@ -104,7 +104,7 @@ def rewritten(source: Path, folder: Path, change) -> Path:
 
 
 def test_a_tied_table_that_is_saved_under_the_heads_name(tmp_path):
-    """cases.md 21: only lm_head.weight in the file, embeddings tied: that table is the embedding."""
+    """Only lm_head.weight in the file, embeddings tied: that table is the embedding."""
     made = checkpoint("llama", tie_word_embeddings=True)
 
     def rename(tensors):

@@ -14,7 +14,7 @@ from tests.record.test_attention import turned
 
 
 def test_theta_in_the_dict_wins_over_the_old_key():
-    """cases.md 6: in the old key, in the dict, in both, in neither."""
+    """In the old key, in the dict, in both, in neither."""
     new = {"rope_type": "default", "rope_theta": 500000.0}
     for given, theta in [
         ({"rope_theta": 20000.0}, 20000.0),
@@ -43,7 +43,7 @@ def test_a_theta_that_only_the_old_key_of_the_file_holds(tmp_path):
 
 
 def test_partial_rotation_in_two_spellings():
-    """cases.md 7: rotary_dim, and a share of the head."""
+    """rotary_dim, and a share of the head."""
     gptj = checkpoint("gptj", rotary_dim=4).trace(some_ids(6))
     assert torch.allclose(gptj.effect.angles[1], torch.tensor([1.0, 0.01]))
     assert torch.equal(gptj.attention.q[..., 4:], gptj.attention.q_before[..., 4:])
@@ -58,7 +58,7 @@ def test_partial_rotation_in_two_spellings():
 
 
 def test_the_two_spellings_of_the_published_models(tmp_path):
-    """cases.md 7: rotary_dim=64 of a 128-wide head is 32 frequencies; rotary_pct=.5 of an 8-wide one is 1, .01."""
+    """rotary_dim=64 of a 128-wide head is 32 frequencies; rotary_pct=.5 of an 8-wide one is 1, .01."""
     sizes = {"head_dim": 128, "num_key_value_heads": 2, "num_local_experts": 2, "num_experts_per_tok": 2}
     sizes |= {"bos_token_id": 1, "eos_token_id": 2}
     made = checkpoint_of(tmp_path / "minimax", "minimax_m2", "MiniMaxM2ForCausalLM", rotary_dim=64, **sizes)
@@ -86,7 +86,7 @@ def test_a_rotation_the_other_way_round_is_said(tmp_path):
 
 
 def test_llama_4s_layers_without_rotation(tmp_path):
-    """cases.md 9, the other model that spells it so; its pairs lie side by side, as complex numbers."""
+    """Every fourth layer has none; the pairs of the others lie side by side, as complex numbers."""
     sizes = {"num_hidden_layers": 8, "num_key_value_heads": 2, "head_dim": 16, "intermediate_size_mlp": 96}
     sizes |= {"num_local_experts": 2, "attention_chunk_size": 8, "num_experts_per_tok": 1}
     made = checkpoint_of(tmp_path, "llama4_text", "Llama4ForCausalLM", **sizes)
@@ -117,7 +117,7 @@ def test_pairing_and_place(name, layout, start, width):
 
 
 def test_two_pairings_of_the_same_angles():
-    """cases.md 10: q = 1, 2, 3, 4 at position 1; the two effects as recorded, the turn by the definition."""
+    """q = 1, 2, 3, 4 at position 1; the two effects as recorded, the turn by the definition."""
     q = torch.tensor([[[0.0] * 4, [1.0, 2.0, 3.0, 4.0]]])
     small = {"num_attention_heads": 16, "num_key_value_heads": 16, "head_dim": 4}
     half = checkpoint("llama", **small).trace([7, 8]).effect
@@ -136,7 +136,7 @@ def test_two_pairings_of_the_same_angles():
     [((1.0, 1.0), 1.0), ((0.707, 1.0), 0.92104), ((0.707, None), 1.36889), ((None, None), 1.36889)],
 )
 def test_yarns_magnitude(mscale, expected):
-    """cases.md 11."""
+    """Peng et al. 2023, equation 22: 0.1 ln 40 + 1 = 1.36889, and DeepSeek's ratio of two such."""
     rope: dict[str, Any] = {
         "rope_type": "yarn",
         "rope_theta": 1e4,
@@ -153,7 +153,7 @@ def test_yarns_magnitude(mscale, expected):
 
 
 def test_dynamic_frequencies_start_afresh():
-    """cases.md 12: transformers' module keeps the frequencies of the longest text so far; a trace does not."""
+    """transformers' module keeps the frequencies of the longest text so far; a trace does not."""
     rope = {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}
     made = checkpoint("llama", max_position_embeddings=32, rope_parameters=rope)
     for length, last in [(20, 3.1623e-4), (32, 3.1623e-4), (64, 1.0541e-4), (40, 2.1082e-4), (8, 3.1623e-4)]:
@@ -167,7 +167,7 @@ def test_dynamic_frequencies_start_afresh():
 
 
 def test_llama_3s_three_bands():
-    """cases.md 13: head 64, theta 5e5."""
+    """Of a head of 64 with theta 5e5: some pairs as they are, some squeezed, a ramp between."""
     rope = {
         "rope_type": "llama3",
         "rope_theta": 5e5,

@@ -339,7 +339,7 @@ def test_a_trace_in_the_checkpoints_own_dtype(tmp_path):
 
 
 def test_gemmas_scale_is_rounded_with_the_dtype(tmp_path):
-    """cases.md 18: sqrt(3072) is 55.42562 in float32 and 55.5 in bfloat16; both rows, raw and scaled, are stages."""
+    """sqrt(3072) is 55.42562 in float32 and 55.5 in bfloat16; both rows, raw and scaled, are stages."""
     changes = {"hidden_size": 3072, "num_hidden_layers": 1, "vocab_size": 8, "intermediate_size": 8}
     made: Any = tiny.build("gemma", **changes, num_attention_heads=1, num_key_value_heads=1)
     with torch.no_grad():
@@ -355,7 +355,7 @@ def test_gemmas_scale_is_rounded_with_the_dtype(tmp_path):
 
 
 def test_cosines_are_computed_in_float32_and_cast_last(tmp_path):
-    """cases.md 20: at position 4095 the cosine of pair 1 is -.0900; frequencies in bfloat16 would make it +.3365."""
+    """At position 4095 the cosine of pair 1 is -.0900; frequencies in bfloat16 would make it +.3365."""
     _bfloat16("llama", tmp_path, head_dim=64, num_attention_heads=1, num_key_value_heads=1)
     model = open_model(tmp_path)
     for dtype in ("checkpoint", "float32"):

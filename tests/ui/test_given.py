@@ -31,7 +31,7 @@ def test_an_interleaved_pairing_is_named(made):
 
 
 def test_wavelengths_are_of_the_layer_that_was_recorded(made):
-    """Gemma 3: layer 0 is local, with a theta of its own and no scaling (cases.md's 8)."""
+    """Gemma 3: layer 0 is local, with a theta of its own and no scaling."""
     folder = made("gemma3_text")
     trace = tinput.open_model(folder).trace(app.TEXT)
     assert isinstance(trace.effect, tinput.Rotate)
