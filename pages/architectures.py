@@ -21,7 +21,7 @@ with kit.panel("Architectures by the scheme that they are named by") as panel:
             colour=colours,
             note=f"transformers {page.version}",
             large=kit.large(),
-            height=320,
+            height=430 if kit.large() else 320,
         )
         code = (
             "labels, values, colours = atlas.counts(found)\n"

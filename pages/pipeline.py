@@ -65,7 +65,8 @@ if part == "Stages":
             f"{words.shape(recorded)} numbers. {words.extremes(page.labels, sizes)}",
             note=f"Recorded as the operation {stage.op}"
             + (f" in the module {stage.module}" if stage.module else "")
-            + f". {page.dtype_note} {stage.note}",
+            + (f", {stage.note}" if stage.note else "")
+            + f". {page.dtype_note}",
         )
     with kit.details("All steps in a table, and the versions that they were recorded with"):
         kit.html(words.steps_table(trace.stages))

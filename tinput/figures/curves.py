@@ -246,8 +246,8 @@ def _rulers(fig: Sketch, marks, levels, log_x: bool, log_y: bool, large: bool, b
         at = float(np.log10(place)) if log_y else place
         left = False
         if bars is not None:
-            third = -(-len(bars) // 3)
-            left = np.nanmax(bars[:third]) < place <= np.nanmax(bars[-third:])
+            part = -(-len(bars) // 4)
+            left = np.nanmax(bars[:part]) < np.nanmax(bars[-part:]) and place <= np.nanmax(bars[-part:])
         x, side = (0, "left") if left else (1, "right")
         fig.write(text.literal(words), y=at, x=x, xref="paper", xanchor=side, yanchor="bottom", font=font)
 

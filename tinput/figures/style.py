@@ -75,12 +75,15 @@ class Axis:
     kind: str = "linear"
 
     def steps(self, most: int = 12) -> dict[str, Any]:
-        """Plotly's setting for ticks at whole numbers, where all places are: there is no half a head. Empty where
-        the axis is longer than `most`: its ticks are farther apart than 1 by themselves.
+        """Plotly's setting for ticks at whole numbers, where all places are: there is no half a head. Where the axis is
+        longer than `most`, its ticks are farther apart than 1 by themselves.
         """
         at = np.asarray(self.at, np.float64)
         whole = self.labels is None and self.kind == "linear" and at.size and np.array_equal(at, np.round(at))
-        return {"dtick": 1} if whole and at.max() - at.min() <= most else {}
+        if not whole:
+            return {}
+        thousands = {"tickformat": ",~r"} if np.abs(at).max() >= 1000 else {}  # 1,000 as in the words beside it
+        return {"dtick": 1} if at.max() - at.min() <= most else thousands
 
     def hover(self) -> list[str]:
         """Each label in full; a token's with its position."""

@@ -31,10 +31,13 @@ __all__ = [
 def html(body: str, paper: str | None = None) -> None:
     """HTML made by `literal` or `words`.
 
-    paper: what stands in its place in what is taken along, where nothing can be pressed; None: the same; empty: nothing
+    paper: what stands in its place where nothing can be pressed, on paper and in presenter mode; None: the same; empty:
+        nothing
     """
-    st.html(body)
-    if kept := body if paper is None else paper:
+    kept = body if paper is None else paper
+    if shown := kept if st.session_state.get("present") else body:
+        st.html(shown)
+    if kept:
         takeaway.current().add(takeaway.Words(kept))
 
 
