@@ -82,6 +82,13 @@ def test_trouble_that_passes_costs_a_wait_and_nothing_else(world, case):
     assert not any(request.token for request in hub.requests if request.host == "cdn")
 
 
+def test_a_client_that_sends_the_token_with_everything_sends_it_to_the_hub_alone(world):
+    assert same(world.run(jobs.with_own_client, "seen", world.name), world.run(jobs.seen, str(world.folder)))
+    storage = [request for request in world.hub.requests if request.host == "cdn"]
+    assert storage
+    assert not any(request.token for request in storage)
+
+
 def test_a_wait_that_the_server_asks_for_is_kept(world):
     """By the clock."""
     world.hub.fail("/api/models", status=429, headers={"Retry-After": "1"}, times=1)

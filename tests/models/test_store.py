@@ -7,10 +7,13 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tinput.models import store as module
+from tinput.models.progress import Meter
+from tinput.models.ranges import RemoteFile
 from tinput.models.store import Store
 
 
@@ -137,3 +140,28 @@ def test_threads_and_processes_at_once(tmp_path):
 )
 def test_the_limit_of_the_variable(said, limit):
     assert module._limit(said) == limit
+
+
+class Here(RemoteFile):
+    """A file that needs no network."""
+
+    def fetch(self, start, stop, take, meter, clip=False):  # noqa: ARG002 - the signature of any
+        take(start, some(1, stop)[start:])
+        return stop - start
+
+
+@pytest.mark.parametrize(("size", "kept"), [(200_000, True), (600_000, False)])
+def test_what_would_fill_the_store_is_read_and_not_kept(tmp_path, size, kept):
+    """It would push out all else."""
+
+    class Repo:
+        key, name, commit = "repo", "owner/name", "0" * 40
+
+    repo: Any = Repo()
+    store, place, meter = Store(tmp_path / "store.sqlite", 1_000_000), bytearray(size), Meter("reading")
+    store.put("another", [(0, b"abc")])
+    for job in Here(repo, "model.safetensors", store).reading([((0, size), memoryview(place))], meter).singly():
+        job()
+    assert bytes(place) == some(1, size)
+    assert bool(store.get("repo model.safetensors", [(0, size)])) is kept
+    assert store.get("another", [(0, 3)])
