@@ -73,7 +73,14 @@ class NotAllowed(BadModel):
 
 
 class Gated(NotAllowed):
-    """A model on the Hub that its owner shows only to those whose request was granted."""
+    """A model on the Hub that its owner shows only to those whose request was granted.
+
+    config: what the Hub tells everybody of its configuration: {"model_type": ..., "architectures": [...]}
+    """
+
+    def __init__(self, message: str, config: dict | None = None):
+        super().__init__(message)
+        self.config = config
 
 
 class Unreachable(BadModel):

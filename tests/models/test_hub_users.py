@@ -26,6 +26,19 @@ def test_a_visitor_without_the_token_is_not_shown_what_the_owner_has_read(world,
     assert not any(request.token for request in hub.requests)
 
 
+@pytest.mark.parametrize("without_a_token", [False, True])
+def test_of_a_gated_model_the_app_says_what_is_known_of_its_architecture(world, without_a_token):
+    world.repo.gated = True
+    job = ("anonymously", "looked_at") if without_a_token else ("looked_at",)
+    seen = world.run(getattr(jobs, job[0]), *job[1:], "pipeline", model=world.name, text="the cat")
+    assert "is gated" in seen["words"]
+    assert "RoPE: rotation of q and k" in seen["words"]
+    assert "by its architecture alone: nothing is recorded" in seen["words"]
+    assert "Its architecture is llama" in seen["words"]
+    assert "matches transformers" not in seen["words"]
+    assert not seen["heats"]
+
+
 def test_a_public_model_is_read_without_a_token_for_a_visitor(world):
     run = world.run
     assert run(jobs.opened, world.name, token=False)["scheme"] == "rope"

@@ -48,12 +48,15 @@ class Hub:
         Raises NotFound, Private, Gated, NotAllowed (a token that is not valid), Unreachable, BadFile (no config.json).
         """
         meter = Meter(f"{name}: {CONFIG}")
-        commit, files = progress.run(meter, [lambda: _resolve(name, revision, token, meter)])[0]
+        commit, files, told = progress.run(meter, [lambda: _resolve(name, revision, token, meter)])[0]
         hub = cls(name, commit, token, _listed(name, commit, files), _folder(name, commit))
         files = hub.files
         if files is not None and CONFIG not in files:
             raise BadFile(hub.no_config())
-        hub.download([CONFIG], meter)
+        try:
+            hub.download([CONFIG], meter)
+        except Gated as error:
+            raise Gated(str(error), told) from None
         return hub
 
     def __str__(self) -> str:
@@ -146,7 +149,7 @@ class Hub:
                 ref = progress.run(meter, [lambda: persistently(self.name, meter, ask)])[0]
                 if ref is None:
                     return None
-                commit, files = progress.run(meter, [lambda: _resolve(self.name, ref, self.token, meter)])[0]
+                commit, files, _ = progress.run(meter, [lambda: _resolve(self.name, ref, self.token, meter)])[0]
                 store.put(key, [(0, commit.encode())])
             else:
                 commit, files = kept.decode(), None
@@ -171,13 +174,15 @@ def _folder(name: str, commit: str) -> Path:
 # --- the commit
 
 
-def _resolve(name: str, revision: str | None, token: bool | None, meter: Meter) -> tuple[str, tuple[str, ...] | None]:
-    """The commit, and the names of the files if they are to be had."""
+def _resolve(
+    name: str, revision: str | None, token: bool | None, meter: Meter
+) -> tuple[str, tuple[str, ...] | None, dict[str, Any] | None]:
+    """The commit; names of the files, and what everybody is told of the configuration, if they are to be had."""
     from huggingface_hub import HfApi, constants
 
     ref = revision or constants.DEFAULT_REVISION
     if token is not False and COMMIT.fullmatch(ref) and (_folder(name, ref) / CONFIG).is_file():
-        return ref, None
+        return ref, None, None
     known = _known(name, ref)
     if offline():
         if known is None:
@@ -185,15 +190,15 @@ def _resolve(name: str, revision: str | None, token: bool | None, meter: Meter) 
                 f"{name} is not in huggingface_hub's cache, and HF_HUB_OFFLINE is set: unset it, "
                 f"or download the model first where there is a network."
             )
-        return known, None
-    parts: Any = ["sha", "siblings", "gated"]
+        return known, None, None
+    parts: Any = ["sha", "siblings", "gated", "config"]
     ask = lambda: HfApi().model_info(name, revision=ref, expand=parts, token=token, timeout=timeout())  # noqa: E731
     try:
         info = persistently(name, meter, ask, revision=revision)
     except Unreachable:
         if known is None:
             raise
-        return known, None  # no network today: what was read last time
+        return known, None, None  # no network today: what was read last time
     except Missing:
         raise NotFound(f"There is no model {name} on {host()}; check the spelling of owner and name.") from None
     commit = str(info.sha or "")
@@ -202,10 +207,12 @@ def _resolve(name: str, revision: str | None, token: bool | None, meter: Meter) 
     if info.gated and token is False:
         raise Gated(
             f"{name} is shown only to those whom its owner lets in, and this server shows its visitors public models "
-            "alone; open it on your own machine."
+            "alone; open it on your own machine.",
+            info.config,
         )
     _remember(name, ref, commit)
-    return commit, tuple(entry.rfilename for entry in info.siblings) if info.siblings is not None else None
+    files = None if info.siblings is None else tuple(entry.rfilename for entry in info.siblings)
+    return commit, files, info.config
 
 
 def _listed(name: str, commit: str, files: tuple[str, ...] | None) -> tuple[str, ...] | None:

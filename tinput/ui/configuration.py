@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from tinput import figures
+from tinput import atlas, figures
 from tinput.errors import BadModel
-from tinput.positions import Add, Bias, Content, Rotate
+from tinput.positions import SCHEMES, Add, Bias, Content, Rotate
 from tinput.ui import literal
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
-__all__ = ["LENGTH", "picture", "sizes"]
+__all__ = ["LENGTH", "of_architecture", "picture", "sizes"]
 
 LENGTH = 64  # positions that are pictured
+GREY = "#999999"
 HEADS = 8  # at most so many side by side
 
 # What a person looks for first; a configuration may hold a hundred entries more.
@@ -48,6 +49,23 @@ def sizes(config: Mapping[str, Any] | BadModel) -> str:
         return ""
     rows = [(name, _said(found[key])) for key, name in _SIZES.items() if found.get(key) not in (None, {}, "")]
     return literal.table(("config.json says", ""), rows, [False] * len(rows)) if rows else ""
+
+
+def of_architecture(error: BadModel) -> str:
+    """HTML of what is known of a model that cannot be read: its architecture's schemes, or its configuration's sizes.
+
+    The Hub tells the architecture of a gated model to everybody. Empty for an error that carries no configuration.
+    """
+    config = getattr(error, "config", None)
+    kind = config.get("model_type") if isinstance(config, Mapping) else None
+    row = next((row for row in atlas.load()[1] if row["model_type"] == kind), {})
+    schemes = [SCHEMES[name] for name in row.get("schemes", ()) if name in SCHEMES]
+    if not schemes:
+        return sizes(error)
+    badges = [literal.badge(f"{scheme.LABEL}: {scheme.INJECTION}", scheme.COLOUR) for scheme in schemes]
+    badges.append(literal.badge("by its architecture alone: nothing is recorded", GREY))
+    said = f"Its architecture is {kind}: how models of it tell positions apart stands on the page Architectures."
+    return f'<div class="badges">{"".join(badges)}</div>{literal.paragraphs([said])}'
 
 
 def picture(effect: Any, call: str, *, large: bool) -> tuple[Figure | None, str]:

@@ -290,7 +290,7 @@ def open_page(name: str, text: str) -> Page:
         opening.remember(name, error)
         trouble(str(error), "Choose another model, or correct its name: the text stays as it is.")
         opening.again(name)
-        if said := configuration.sizes(error):
+        if said := configuration.of_architecture(error):
             html(said)
         stop()
     except TinputError as error:
@@ -317,7 +317,8 @@ def _outline(model: Model) -> None:
         figure, code = configuration.picture(item.effect, f"found.effects[{index}].effect", large=large())
         with panel(f"{words.label(item.scheme)}, by position") as place:
             if figure is None:
-                sentences(item.reason or "Nothing enters from position.")
+                why = item.reason or "nothing enters from position"
+                sentences(f"{why[0].upper()}{why[1:].rstrip('.')}.")
             else:
                 shows.draw(figure, f"outline-{index}", made, code, source)
             if scheme is not None and item.effect is not None and found.positions is not None:
