@@ -194,3 +194,20 @@ def test_what_is_no_matrix_is_refused():
     for bad in (np.ones(3), np.ones((2, 2, 2)), np.ones((0, 4))):
         with pytest.raises(ValueError, match="matrix"):
             figures.heatmap(bad)
+
+
+@pytest.mark.parametrize("large", [False, True])
+@pytest.mark.parametrize(("count", "rows"), [(2, 12), (2, 17), (3, 20), (4, 14), (4, 40), (8, 30)])
+@pytest.mark.parametrize("masked", [False, True])
+def test_the_labels_of_panels_have_room(count, rows, masked, large):
+    """No more labels than the plot is high, once its margins are taken away."""
+    labels = [f"token {i}" for i in range(rows)]
+    hidden = np.triu(np.ones((rows, rows), bool), 1) if masked else None
+    panels = figures.panels(np.ones((count, rows, rows)), labels[:count], labels, labels, masked=hidden, large=large)
+    layout: Any = panels.to_plotly_json()["layout"]
+    low, high = layout["yaxis"]["domain"]
+    plot = (layout["height"] - layout["margin"]["t"] - layout["margin"]["b"]) * (high - low)
+    drawn = len(layout["yaxis"]["ticktext"])
+    assert drawn * layout["yaxis"]["tickfont"]["size"] <= plot
+    if count <= 3 and rows <= 20:
+        assert drawn == rows

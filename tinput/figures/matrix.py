@@ -207,6 +207,7 @@ def colorbar(title: str, scale: str, large: bool) -> dict[str, Any]:
         "len": 1,
         "xpad": 8,
         "nticks": 6,
+        "exponentformat": "power",  # 5×10⁻⁵, not 50µ
     }
     if scale == "cyclic":
         bar |= {

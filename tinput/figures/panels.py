@@ -21,7 +21,7 @@ __all__ = ["panels"]
 PLAIN: dict[str, Any] = {"showgrid": False, "zeroline": False, "ticks": ""}  # an axis of one panel among several
 LINE = 1.3  # a line's height, in sizes of its font
 _LABEL = 1.4  # the same of labels one below the other
-_PLOT = 0.8  # how much of a figure's height its plots have, with room to spare
+_TOP = 34  # pixels above the plots, where there is no legend
 _EACH = 20  # so many rows of a few panels each have their label
 
 
@@ -67,9 +67,10 @@ def panels(
     below = foot(notes, under(column, room, font), font)
     one = (300 if across < 3 else 215) + (35 if large else 0)  # two side by side have room to be taller
     height = down * one + 90 + (0 if column.labels is None else 40) + below.height
+    top = 60 if any(shown.blank.any() for shown in drawn) else _TOP
     labelled = 0 if row.labels is None else len(row.labels)
     if down == 1 and across <= 3 and labelled <= _EACH:
-        height = max(height, math.ceil(labelled * font * _LABEL / _PLOT))
+        height = max(height, top + below.bottom + math.ceil(labelled * font * _LABEL))
     fig = Sketch(
         large=large,
         height=height,
@@ -86,7 +87,7 @@ def panels(
         key, lowest = "" if i == 0 else str(i + 1), i + across >= len(drawn)
         draw_panel(fig, key, shown, name, value_title)
         x = panel_axis("x", key, column, room, font, ticks=lowest, title=lowest)
-        y = panel_axis("y", key, row, height * tall * _PLOT, font, ticks=place == 0, title=place == 0)
+        y = panel_axis("y", key, row, (height - top - below.bottom) * tall, font, ticks=place == 0, title=place == 0)
         fig.set(**{
             f"xaxis{key}": {**x, "domain": (left, left + width)},
             f"yaxis{key}": {**y, "domain": (max(0.0, top - tall), top)},
@@ -95,8 +96,8 @@ def panels(
     below.write(fig)
     fig.set(margin={"b": below.bottom}, coloraxis=colours.axis(value_title, large, len=1, y=0.5))
     full_labels(fig, row, column)
-    if any(shown.blank.any() for shown in drawn):
-        fig.set(margin={"t": 60})
+    if top > _TOP:
+        fig.set(margin={"t": top})
         legend_above(fig)
     return fig.figure()
 
