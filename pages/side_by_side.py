@@ -10,7 +10,7 @@ KINDS = {Add: "Vectors that are added", Rotate: "Angles by which q and k turn", 
 page = kit.start("What do several models make of the same sentence?", head=False)
 together = columns.choose(page)
 kit.html(columns.chips(together))
-large, names = kit.large(), together.names
+large, names, unit = kit.large(), together.names, together.unit
 columns.link()
 
 part = kit.choose(
@@ -52,7 +52,7 @@ elif part == "Block inputs":
             panel.say(
                 *(narrower(seen.chosen) if minus else ()),
                 *together.first_apart(),
-                note="A row is the mean over a part's tokens, less that of the first column."
+                note="Less the first column" + (", a row the mean over a part's tokens." if unit == "part" else ".")
                 if minus
                 else "Rows that stand for the same bytes of the text stand at one height. One colour scale for all.",
             )
@@ -87,7 +87,7 @@ elif part == "What each injects":
         kit.sentences(f"Nothing enters from position in {', '.join(nothing)}: there is no tensor to show.")
 
 elif part == "Similarity":
-    with kit.panel("Cosine similarity of the text's parts, as they enter the first block", wide=True) as panel:
+    with kit.panel(f"Cosine similarity of the text's {unit}s, as they enter the first block", wide=True) as panel:
         seen = together.picture(
             together.similarities,
             "tinput.measure.cosine(tinput.align.pool(traces[k].block_input.flatten(1), ranges[k]))",
@@ -104,26 +104,27 @@ elif part == "Similarity":
             *together.correlated(),
             formula=r"r = \frac{\sum_{i<j}(a_{ij}-\bar a)(b_{ij}-\bar b)}"
             r"{\sqrt{\sum_{i<j}(a_{ij}-\bar a)^2 \sum_{i<j}(b_{ij}-\bar b)^2}}",
-            note="A part of several tokens stands with the mean of their vectors. The correlation leaves the diagonal "
-            "out (Kriegeskorte et al. 2008).",
+            note=("A part of several tokens stands with the mean of their vectors. " if unit == "part" else "")
+            + "The correlation leaves the diagonal out (Kriegeskorte et al. 2008).",
         )
 
 elif part == "Norms":
-    with kit.panel("The length of each part's vectors", wide=True) as panel:
+    with kit.panel(f"The length of each {unit}'s vector", wide=True) as panel:
         norms = together.norms
-        figure = figures.lines(norms, x_title="part", y_title="L2 norm", labels=together.part_labels, large=large)
+        figure = figures.lines(norms, x_title=unit, y_title="L2 norm", labels=together.part_labels, large=large)
         together.show(
             figure,
             "compare-norms",
             code="sizes = [tinput.measure.norms(trace.block_input.flatten(1)) for trace in traces]\n"
             "norms = {names[k]: tinput.align.pool(sizes[k], ranges[k]) for k in range(len(models))}\n"
-            "tinput.figures.lines(norms, x_title='part', y_title='L2 norm', labels=labels)",
+            f"tinput.figures.lines(norms, x_title={unit!r}, y_title='L2 norm', labels=labels)",
         )
         means = [f"{name} {float(line.nanmean()):.3g}" for name, line in norms.items()]
         panel.say(
             f"On average: {', '.join(means)}.",
             formula=r"\|x\|_2=\sqrt{\textstyle\sum_i x_i^2}",
-            note="The mean of a part's tokens. Widths may differ: a wider vector of equal values is longer.",
+            note=("The mean of a part's tokens. " if unit == "part" else "")
+            + "Widths may differ: a wider vector of equal values is longer.",
         )
 
 elif part == "Spectra":
@@ -156,7 +157,7 @@ elif part == "Spectra":
             )
 
 else:
-    with kit.panel("Attention in the first layer, from part to part", wide=True) as panel:
+    with kit.panel(f"Attention in the first layer, from {unit} to {unit}", wide=True) as panel:
         head = columns.heads(together)
         which = ".tensor().mean(0)" if head is None else f"[{head}].tensor()"
         weights = together.weights(head)
@@ -183,5 +184,7 @@ else:
             *together.without_attention(weights),
             formula=r"w = \mathrm{softmax}\!\left(\tfrac{q k^\top}{\sqrt d} + \text{bias}\right)",
             note="To a part: the sum over its tokens; from a part: the mean. So each row still sums to 1 "
-            "(Clark et al. 2019). Blank: what the mask hides, and parts that a model has no token for.",
+            "(Clark et al. 2019). Blank: what the mask hides, and parts that a model has no token for."
+            if unit == "part"
+            else "Blank: what the mask hides.",
         )

@@ -93,7 +93,7 @@ def test_what_is_equal_is_shown_when_asked_for():
     assert shown["context length"] == ["256", "256"]
     assert shown["dtype of the checkpoint"] == ["float16", "float16"]
     assert "Pieces, ids and positions are the same throughout." in app.words(at)
-    assert "Norms first differ at part 0, The." in app.words(at)
+    assert "Norms first differ at token 0, The." in app.words(at)
 
 
 @pytest.mark.parametrize("name", ["tinput/rope", "tinput/none"])
@@ -428,7 +428,7 @@ def test_a_long_text_shows_some_parts_and_says_which():
     (figure,) = app.figures(at)
     shown = app.heats(figure)
     assert [values.shape for values in shown] == [(173, 173)] * 4  # 120,000 cells in all
-    assert "parts 100 to 272 of" in figure["layout"]["meta"]["note"]
+    assert "tokens 100 to 272 of" in figure["layout"]["meta"]["note"]
     own = trace("tinput/rope", text).block_input[100:273]
     np.testing.assert_allclose(shown[0], measure.cosine(own).numpy(), atol=1e-5)
     assert figure["layout"]["meta"]["first"] == 100

@@ -123,7 +123,7 @@ def together(chosen: Sequence[tuple[kit.Page, str | None]], names: Sequence[str]
     most = min(MOST, math.isqrt(_SQUARES // len(columns)))
     if len(common.parts) <= most:
         return made
-    first = kit.number("First part shown", key="part0", high=len(common.parts) - most)
+    first = kit.number(f"First {made.unit} shown", key="part0", high=len(common.parts) - most)
     return replace(made, first=first, stop=first + most)
 
 

@@ -60,6 +60,12 @@ class Together(kit.Page):
         return [column.name for column in self.columns]
 
     @property
+    def unit(self) -> str:
+        """What a row is called: a token where each part of the text is one in every column, else a part."""
+        alone = all(stop - start == 1 for part in self.common.parts for start, stop in part.tokens)
+        return "token" if alone else "part"
+
+    @property
     def parts(self) -> tuple[Part, ...]:
         """The parts that are shown."""
         return self.common.parts[self.first : self.stop]
@@ -85,7 +91,7 @@ class Together(kit.Page):
         """What is left out of the pictures, if anything."""
         every = len(self.common.parts)
         shown = self.stop - self.first
-        return f"parts {self.first:,} to {self.stop - 1:,} of {every:,}" if shown < every else ""
+        return f"{self.unit}s {self.first:,} to {self.stop - 1:,} of {every:,}" if shown < every else ""
 
     @property
     def source(self) -> dict[str, object]:
@@ -142,7 +148,7 @@ class Together(kit.Page):
             if found is None:
                 same.append(word)
             else:
-                different.setdefault(f"part {found}, {self.common.labels[found]}", []).append(word)
+                different.setdefault(f"{self.unit} {found}, {self.common.labels[found]}", []).append(word)
         said = [f"{_listed(what).capitalize()} first differ at {place}." for place, what in different.items()]
         return said + ([f"{_listed(same).capitalize()} are the same throughout."] if same else [])
 
@@ -221,12 +227,12 @@ class Together(kit.Page):
         """The same in a sentence."""
         found = {pair: r for pair, r in self.correlations.items() if not math.isnan(r)}
         if not found:
-            return ["There are too few parts, or too equal ones, for a correlation."]
+            return [f"There are too few {self.unit}s, or too equal ones, for a correlation."]
         said = {pair: f"{self.names[pair[0]]} and {self.names[pair[1]]}, r = {r:.3f}" for pair, r in found.items()}
         most, least = (choose(found, key=found.__getitem__) for choose in (max, min))
         if len(found) == 1:
-            return [f"Over all pairs of different parts, the two matrices correlate with r = {found[most]:.3f}."]
-        return [f"Over all pairs of different parts, most alike are {said[most]}, least {said[least]}."]
+            return [f"Over all pairs of different {self.unit}s, the two matrices correlate with r = {found[most]:.3f}."]
+        return [f"Over all pairs of different {self.unit}s, most alike are {said[most]}, least {said[least]}."]
 
     def correlation_table(self) -> str:
         """HTML of all correlations, a row and a column a model."""
@@ -279,8 +285,8 @@ class Together(kit.Page):
         if minus:
             options = {**options, "value_title": "difference", "scale": "diverging", "limits": None, "quantile": 1.0}
         options = {name: value for name, value in options.items() if value not in (None, 1.0)}
-        titles = {"row_title": "part", "column_title": "part"} if square else (
-            {"row_title": "part"} if ruler.ranges is None else {}
+        titles = {"row_title": self.unit, "column_title": self.unit} if square else (
+            {"row_title": self.unit} if ruler.ranges is None else {}
         )  # fmt: skip
         titles = {**titles, **{k: options.pop(k) for k in ("row_title", "column_title") if k in options}}
         figure = figures.linked(
