@@ -14,6 +14,7 @@ __all__ = ["path"]
 
 _ROOM = 530  # pixels that the picture has beside the sidebar and the words of a 1280 wide window
 _AROUND, _ARROW = 0.75, 0.95  # what a box has around its label, and the arrow between two, in sizes of the font
+_TALL, _GAP = 1.0, 1.05  # a box, and what is between two rows of them
 _NARROW, _WIDE = frozenset(" ,.·ilIjtfr"), frozenset("mwMW")
 
 
@@ -50,7 +51,6 @@ def path(
     side = 0.45  # between the boxes and the frame, and a little outside of it
     widest = max(ends) + 2 * side
     font = max(14, min(26 if large else 20, int(_ROOM / widest)))
-    tall, gap = 1.0, 1.05
     height = (len(rows) * (118 if large else 92)) + (100 if large else 80) - (0 if inside else 30)
     where = " and ".join(every[i] for i in sorted(chosen))
     fig = Sketch(
@@ -66,52 +66,59 @@ def path(
     )
     fig.layout["meta"]["steps"] = [[step, i in chosen] for i, step in enumerate(every)]
     frame = len(rows) > 1
-    low = -(len(rows) - 1) * (tall + gap) - tall / 2 - (0.45 if frame else 0.15)
+    low = -(len(rows) - 1) * (_TALL + _GAP) - _TALL / 2 - (0.45 if frame else 0.15)
     fig.set(
         xaxis={"visible": False, "range": [-side, widest - side], "fixedrange": True},
-        yaxis={"visible": False, "range": [low, tall / 2 + 0.75], "fixedrange": True},
+        yaxis={"visible": False, "range": [low, _TALL / 2 + 0.75], "fixedrange": True},
     )
     fig.trace("scatter", x=[0], y=[0], mode="markers", marker={"opacity": 0}, hoverinfo="skip", name="path")
     for r, row in enumerate(rows):
-        y = -r * (tall + gap)
+        y = -r * (_TALL + _GAP)
         for i in row:
             x, half = centres[i], halves[i]
-            fill = colour if i in chosen else "rgba(128,132,149,0.10)"
-            fig.shape("rect", x0=x - half, x1=x + half, y0=y - tall / 2, y1=y + tall / 2, fillcolor=fill, layer="below",
-                line={
-                    "color": colour if i in chosen else GREY,
-                    "width": 3 if i in chosen else 2,
-                    "dash": "dot" if i in possible and i not in chosen else "solid",
-                },
-            )  # fmt: skip
-            words = text.literal(every[i], 24)
-            fig.write(
-                x=x, y=y, text=f"<b>{words}</b>" if i in chosen else words,
-                font={"size": font, "color": on(colour)} if i in chosen else {"size": font},
-                opacity=0.65 if i in possible and i not in chosen else 1,
-            )  # fmt: skip
+            _box(fig, every[i], (x, y), half, font, colour if i in chosen else "", dashed=i in possible)
             if i in chosen and label:
                 fig.write(
-                    x=x, y=y + tall / 2, yanchor="bottom", yshift=2, text=text.literal(label),
+                    x=x, y=y + _TALL / 2, yanchor="bottom", yshift=2, text=text.literal(label),
                     font={"size": max(16, font - 4)},
                 )  # fmt: skip
             if i != row[0]:
                 _arrow(fig, (x - half - _ARROW, y), (x - half, y))
     if frame:
-        y = -(tall + gap)
-        fig.shape("rect", x0=0.1 - side, x1=ends[-1] + side - 0.1, y0=y - tall / 2 - 0.35, y1=y + tall / 2 + 0.62,
-            line={"color": GREY, "width": 2}, layer="below",
-        )  # fmt: skip
-        fig.write(
-            x=ends[-1] + side - 0.1, y=y + tall / 2 + 0.62, xanchor="right", yanchor="top", xshift=-4,
-            text=text.literal(block), font={"size": max(16, font - 4)},
-        )  # fmt: skip
+        _frame(fig, block, (0.1 - side, ends[-1] + side - 0.1), max(16, font - 4))
         # From the end of the first row, down and back to the block's first box.
-        first, last, turn = centres[len(steps)], centres[len(steps) - 1], -(tall / 2 + 0.25)
-        way = f"M {last},{-tall / 2} L {last},{turn} L {first},{turn}"
+        first, last, turn = centres[len(steps)], centres[len(steps) - 1], -(_TALL / 2 + 0.25)
+        way = f"M {last},{-_TALL / 2} L {last},{turn} L {first},{turn}"
         fig.shape("path", path=way, line={"color": GREY, "width": 2})
-        _arrow(fig, (first, turn), (first, y + tall / 2))
+        _arrow(fig, (first, turn), (first, -(_TALL + _GAP) + _TALL / 2))
     return fig.figure()
+
+
+def _box(
+    fig: Sketch, label: str, centre: tuple[float, float], half: float, font: int, filled: str, *, dashed: bool
+) -> None:
+    """A step. half: of its width; filled: with the scheme's colour where position enters, "" elsewhere"""
+    (x, y), faint = centre, dashed and not filled
+    fig.shape(
+        "rect", x0=x - half, x1=x + half, y0=y - _TALL / 2, y1=y + _TALL / 2, layer="below",
+        fillcolor=filled or "rgba(128,132,149,0.10)",
+        line={"color": filled or GREY, "width": 3 if filled else 2, "dash": "dot" if faint else "solid"},
+    )  # fmt: skip
+    words = text.literal(label, 24)
+    fig.write(
+        x=x, y=y, text=f"<b>{words}</b>" if filled else words,
+        font={"size": font, "color": on(filled)} if filled else {"size": font}, opacity=0.65 if faint else 1,
+    )  # fmt: skip
+
+
+def _frame(fig: Sketch, name: str, sides: tuple[float, float], font: int) -> None:
+    """The frame around the second row, with its name in the corner."""
+    y, (left, right) = -(_TALL + _GAP), sides
+    top = y + _TALL / 2 + 0.62
+    fig.shape(
+        "rect", x0=left, x1=right, y0=y - _TALL / 2 - 0.35, y1=top, line={"color": GREY, "width": 2}, layer="below"
+    )
+    fig.write(x=right, y=top, xanchor="right", yanchor="top", xshift=-4, text=text.literal(name), font={"size": font})
 
 
 def _breadth(label: str) -> float:

@@ -237,32 +237,8 @@ def weight_chain(model: Model, trace: Trace, head: int, query: int, key: int) ->
 
 def _weight(model: Model, trace: Trace, base: Attention, head: int, query: int, key: int) -> Iterator[Link]:
     shared = head // (base.heads // base.kv_heads)
-    turned = any(isinstance(f.effect, Rotate) and base.layer in f.layers for f in trace.effects)
     q, k = base.q[head, query], base.k[shared]
-    for name, token in (("query", query), ("key", key)):
-        role = "which looks" if name == "query" else "which is looked at"
-        what = "" if trace.tokens is None else f"{bytes(trace.tokens.bytes[token])!r}, "
-        code = f"{name} = trace.ids[{token}]"
-        yield Link(name, f"{what}id {int(trace.ids[token])}", f"Token {token}, {role}.", code)
-    said = f"The block's own norm and projection of the row of token {{}}, recorded{', before the rotation' * turned}."
-    if turned:
-        rotation = own_rotation(trace)
-        assert base.q_before is not None
-        assert base.k_before is not None
-        yield _vector(
-            "q", base.q_before[head, query], said.format(query), f"q = trace.attention.q_before[{head}, {query}]"
-        )
-        yield _vector("k", base.k_before[shared, key], said.format(key), f"keys = trace.attention.k_before[{shared}]")
-        words = "Each pair of dimensions turned by the angle of position {}."
-        places = _positions(trace, base.layer)
-        code = "rotation = surgery.own_rotation(trace)\n"
-        code += f"q = surgery.turn(trace.attention.q_before, rotation)[{head}, {query}]"
-        yield _vector("q, turned", turn(base.q_before, rotation)[head, query], words.format(places[query]), code)
-        code = f"keys = surgery.turn(trace.attention.k_before, rotation)[{shared}]"
-        yield _vector("k, turned", turn(base.k_before, rotation)[shared, key], words.format(places[key]), code)
-    else:
-        yield _vector("q", q, said.format(query), f"q = trace.attention.q[{head}, {query}]")
-        yield _vector("k", k[key], said.format(key), f"keys = trace.attention.k[{shared}]")
+    yield from _vectors(trace, base, (head, shared), query, key)
     row = base.scale * (k @ q)
     code = f"scores = {base.scale!r} * (keys @ q)"
     yield Link("score", float(row[key]), f"q times k, times {base.scale:.6g}: for this key and all others.", code)
@@ -303,6 +279,36 @@ def _weight(model: Model, trace: Trace, base: Attention, head: int, query: int, 
         words = f"As it was recorded: the steps above give {made:.4g}, for this model puts more into its scores."
         rows = f"torch.tensor([{query}]), torch.tensor([{key}])"
         yield Link("weight", recorded, words, f"weight = float(trace.attention.weights[{head}].at({rows}))", read=True)
+
+
+def _vectors(trace: Trace, base: Attention, heads: tuple[int, int], query: int, key: int) -> Iterator[Link]:
+    """The two tokens, and the q and k that are multiplied. heads: of q, and of the k that it looks at"""
+    head, shared = heads
+    turned = any(isinstance(f.effect, Rotate) and base.layer in f.layers for f in trace.effects)
+    for name, token in (("query", query), ("key", key)):
+        role = "which looks" if name == "query" else "which is looked at"
+        what = "" if trace.tokens is None else f"{bytes(trace.tokens.bytes[token])!r}, "
+        code = f"{name} = trace.ids[{token}]"
+        yield Link(name, f"{what}id {int(trace.ids[token])}", f"Token {token}, {role}.", code)
+    said = f"The block's own norm and projection of the row of token {{}}, recorded{', before the rotation' * turned}."
+    if turned:
+        rotation = own_rotation(trace)
+        assert base.q_before is not None
+        assert base.k_before is not None
+        yield _vector(
+            "q", base.q_before[head, query], said.format(query), f"q = trace.attention.q_before[{head}, {query}]"
+        )
+        yield _vector("k", base.k_before[shared, key], said.format(key), f"keys = trace.attention.k_before[{shared}]")
+        words = "Each pair of dimensions turned by the angle of position {}."
+        places = _positions(trace, base.layer)
+        code = "rotation = surgery.own_rotation(trace)\n"
+        code += f"q = surgery.turn(trace.attention.q_before, rotation)[{head}, {query}]"
+        yield _vector("q, turned", turn(base.q_before, rotation)[head, query], words.format(places[query]), code)
+        code = f"keys = surgery.turn(trace.attention.k_before, rotation)[{shared}]"
+        yield _vector("k, turned", turn(base.k_before, rotation)[shared, key], words.format(places[key]), code)
+    else:
+        yield _vector("q", base.q[head, query], said.format(query), f"q = trace.attention.q[{head}, {query}]")
+        yield _vector("k", base.k[shared, key], said.format(key), f"keys = trace.attention.k[{shared}]")
 
 
 def _vector(name: str, values: Tensor, words: str, code: str) -> Link:
