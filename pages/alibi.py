@@ -12,7 +12,6 @@ part = kit.choose("Look at", ["Bias", "Slopes", "Attention weights", "Reach"], k
 slopes = given.slopes(page, alibi)
 count = len(slopes)
 names = [f"head {i}" for i in range(count)]
-is_own = page.has(alibi.NAME)
 causal = given.is_causal(page)
 
 
