@@ -43,7 +43,7 @@ _COPIES = frozenset(["expand", "expand_as", "repeat", "repeat_interleave", "broa
 class Attention:
     """One attention layer on one text. Fields are (heads, query, key).
 
-    layer: its number; q, q_before: (heads, seq, d_head), after and before the rotation (equal without one)
+    layer: its number; q, q_before: (heads, seq, d_head), as it is and had the rotation been by zero (equal without one)
     k, k_before: (kv_heads, seq, d_head); scale: what q k^T is multiplied by
     scores: scale * q k^T, without bias and mask; bias: what positions add, zeros if nothing
     mask: 0 where a key is seen, -inf where not; weights: softmax(scores + bias + mask), each row sums to 1
