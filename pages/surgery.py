@@ -2,7 +2,7 @@
 
 from tinput import figures
 from tinput.surgery import program
-from tinput.ui import columns, given, kit, surgery
+from tinput.ui import columns, cuts, given, kit, surgery
 
 page = kit.start("What happens to attention if positions are changed?")
 attention = page.trace.attention
@@ -22,15 +22,15 @@ if part == "Attention, changed":
             f"There is no attention to change in {page.name}: {page.trace.attention_reason}.",
             "Choose a model with attention at the left, such as tinput/rope; or look at where a value came from.",
         )
-    kind = kit.choose("Change", surgery.CUTS, key="cut")
+    kind = kit.choose("Change", cuts.CUTS, key="cut")
     with kit.panel("Attention before, after, and the difference", wide=True) as panel:
-        wide = kind in surgery.WIDE
+        wide = kind in cuts.WIDE
         if wide:
-            cut = surgery.controls(page, kind)
+            cut = cuts.controls(page, kind)
         first, second, third = kit.columns([4, 3, 3])
         if not wide:
             with first:
-                cut = surgery.controls(page, kind)
+                cut = cuts.controls(page, kind)
         with first if wide else second:
             what, value, scale = VIEWS[kit.choose("Show", list(VIEWS), key="of")]
         with second if wide else third:

@@ -31,7 +31,8 @@ configuration.py  any page of a model without weights
 columns.py        Side by side: its columns and controls
 compare.py        Side by side: the pictures
 facts.py          Side by side: the lines of its table
-surgery.py        Surgery
+cuts.py           Surgery: the kinds of change and their controls
+surgery.py        Surgery: what a change does, a value followed back
 extrapolate.py    Extrapolate: losses
 unseen.py         Extrapolate: what was never met in training
 writing.py        Extrapolate: continuations
