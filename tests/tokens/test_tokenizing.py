@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
 from transformers import BertTokenizer
 
 from tests import makers
 from tinput.errors import BadText
-from tinput.tokens import stages, tokenize
+from tinput.tokens import stages, tokenize, vocabulary_labels
 
 TEXTS = [
     "",
@@ -230,6 +232,11 @@ def test_wordpiece():
 def test_an_accent_that_is_dropped_stays_with_its_letter():
     tokens = tokenize(makers.wordpiece(), "cafe\u0301 the")
     assert tokens.spans[1:3] == ((0, 5), (6, 9))
+
+
+def test_an_accent_has_a_ring_only_where_it_stands_alone():
+    labels = vocabulary_labels(Tokenizer(WordLevel({"e\u0301": 0, "\u0301": 1, "a": 2}, unk_token="a")), [0, 1, 2])
+    assert labels == ("e\u0301", "◌\u0301", "a")
 
 
 def test_minilm_is_neither_cut_nor_padded(minilm):

@@ -2,10 +2,13 @@
 
 import numpy as np
 import pytest
+import torch
 
 import tinput
 from tests import app, tiny
+from tinput.positions import alibi, rope
 from tinput.twins import NAMES
+from tinput.ui import given
 
 
 @pytest.fixture
@@ -38,6 +41,23 @@ def test_wavelengths_are_of_the_layer_that_was_recorded(made):
     (shown,) = app.series(app.figures(app.show("rope", model=folder, turn="Wavelengths"))[0]).values()
     last = len(trace.ids) - 1
     np.testing.assert_allclose(shown, 2 * np.pi * last / trace.effect.angles[-1].numpy(), rtol=1e-4)
+
+
+def test_heads_of_k_are_shared_by_neighbours():
+    """Four heads of q and two of k: 0 and 1 look at the first, 2 and 3 at the second (Ainslie et al. 2023)."""
+    q, k, angles = torch.zeros(4, 3, 8), torch.zeros(2, 3, 8), torch.zeros(3, 4)
+    turned = given.Rotation(False, angles, angles[0], "half", 0, 1.0, 1.0, q, q, k, k, "", rope.rotate)
+    assert [turned.key_head(head) for head in range(4)] == [0, 0, 1, 1]
+
+
+def test_a_bias_by_key_is_the_paper_s_once_each_row_begins_at_its_own_key():
+    slopes = alibi.slopes(2)
+    heads = given.Heads(True, alibi.field(slopes, 5, 5, "by_key"), True)
+    shown, masked = heads.window(0, 2, relative=True)
+    back = torch.arange(5)[:, None] - torch.arange(5)
+    torch.testing.assert_close(shown.values, -slopes[:, None, None] * back)
+    assert masked is not None
+    assert masked.tolist() == (back < 0).tolist()
 
 
 def test_a_slice_of_each_head_that_turns(made):
