@@ -12,6 +12,7 @@ named.py       tensors by the names of transformers' module, renamed and convert
 skeleton.py    transformers' module, in which only what a run touches is ever loaded
 copying.py     a copy of it, quickly
 tree.py        the tensors among a call's arguments
+memory.py      what was freed in pieces, handed back to the system
 
 Below `remote.py`, each knowing those after it:
 
