@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tinput.errors import BadFile, NotAllowed, NotFound, Unknown, Unreachable
-from tinput.models.files import allowed, find, listed, read_config
+from tinput.models.files import allowed, find, listed, named, read_config
 
 CONFIG = {"model_type": "bert", "hidden_size": 8}
 
@@ -81,6 +81,40 @@ def test_a_name_without_an_owner_is_an_id_on_the_hub_too(tmp_path, monkeypatch, 
     assert offline == []
     model(tmp_path / asked)
     assert find(asked).folder == tmp_path / asked
+
+
+@pytest.mark.parametrize(
+    ("typed", "name", "revision"),
+    [
+        ("gpt2", "gpt2", None),
+        ("gpt2@v1", "gpt2", "v1"),
+        ("owner/name@refs/pr/3", "owner/name", "refs/pr/3"),
+        ("https://huggingface.co/gpt2", "gpt2", None),
+        ("https://huggingface.co/owner/name/", "owner/name", None),
+        ("http://hf.co/owner/name?library=transformers", "owner/name", None),
+        ("https://huggingface.co/owner/name/tree/v1", "owner/name", "v1"),
+        ("https://huggingface.co/owner/name/blob/v1/config.json#L3", "owner/name", "v1"),
+        ("https://huggingface.co/datasets/owner/name", "https://huggingface.co/datasets/owner/name", None),
+        ("https://elsewhere.example/gpt2", "https://elsewhere.example/gpt2", None),
+        ("/home/me@work/model", "/home/me@work/model", None),
+        ("gpt2@", "gpt2@", None),
+    ],
+)
+def test_what_a_model_is_called_and_at_which_revision(typed, name, revision):
+    assert named(typed) == (name, revision)
+
+
+def test_a_name_with_its_revision_and_a_folder_of_that_name(tmp_path, monkeypatch, offline):
+    monkeypatch.chdir(tmp_path)
+    for asked in ("gpt2@v1", "https://huggingface.co/gpt2/tree/v1"):
+        with pytest.raises(Unreachable, match=r"^gpt2 is not in huggingface_hub's cache"):
+            find(asked)
+    with pytest.raises(NotFound, match="tinput/rope comes with tinput and has no revision 'v1'"):
+        find("rope@v1")
+    assert find(str(model(tmp_path / "gpt2@v1").relative_to(tmp_path))).folder == tmp_path / "gpt2@v1"
+    with pytest.raises(Unreachable, match=r"^gpt2 is not in"):
+        find("gpt2@v1", typed=True, loopback=False)
+    assert offline == []
 
 
 def test_a_name_of_tinputs_own_is_not_looked_for_on_the_hub(tmp_path, monkeypatch):

@@ -27,6 +27,7 @@ __all__ = [
     "fetch",
     "find",
     "listed",
+    "named",
     "read_config",
     "roots",
 ]
@@ -36,6 +37,9 @@ CONFIG = "config.json"
 LONGEST_CONFIG = 50_000_000  # bytes; the longest published ones, with a label for each class, have about 2 MB
 OURS = "tinput/"  # the bundled models' owner; on the Hub it may be anybody
 HUB_ID = re.compile(r"(?:[A-Za-z0-9][\w.-]{0,95}/)?\w[\w.-]{0,95}", re.ASCII)  # the oldest have no owner: "gpt2"
+ADDRESS = re.compile(  # of a model's page on the Hub, as it is copied from a browser
+    r"https?://(?:huggingface\.co|hf\.co)/([^/?#]+(?:/[^/?#]+)?)(?:/(?:tree|blob)/([^/?#]+)[^?#]*)?/?(?:[?#].*)?"
+)
 DEEPEST = 4  # below a root: owner/name, and the Hub cache's hub/models--owner--name/snapshots/commit
 
 
@@ -80,6 +84,8 @@ def find(
     is about.
     """
     asked = str(name_or_folder).strip()
+    if isinstance(name_or_folder, str) and revision is None and ((typed and not loopback) or not os.path.isdir(asked)):
+        asked, revision = named(asked)
     if not asked:
         raise NotFound("No model is named; give a bundled name such as tinput/rope, or the path of a model's folder.")
 
@@ -229,6 +235,14 @@ def _check_architecture(file: str, config: dict[str, Any]) -> None:
         "install a newer transformers, or choose another model.",
         config,
     )
+
+
+def named(asked: str) -> tuple[str, str | None]:
+    """(name, revision or None) of "name@revision", of the address of a model's page on the Hub, and of a mere name."""
+    if found := ADDRESS.fullmatch(asked):
+        return found[1], found[2]
+    name, _, revision = asked.partition("@")
+    return (name, revision) if revision and HUB_ID.fullmatch(name) else (asked, None)  # a path may hold an @
 
 
 def bundled(asked: str) -> str | None:

@@ -54,13 +54,11 @@ def asked(typed: str, loopback: bool) -> Asked:
     """What this session asks for by a name. Raises the BadModel with which it failed before, if nothing changed."""
     if (error := _of(_FAILED).get(typed)) is not None:
         raise error
-    name, _, revision = typed.partition("@")
-    if not revision or not files.HUB_ID.fullmatch(name) or (loopback and os.path.isdir(typed)):  # a path may hold an @
-        name, revision = typed, ""
+    name, revision = (typed, None) if loopback and os.path.isdir(typed) else files.named(typed.strip())
     return Asked(
         typed,
         name,
-        revision or None,
+        revision,
         loopback,
         pickle=typed in _of(_PICKLES),
         attention=True if typed in _of(_ATTENTION) else None,
@@ -82,7 +80,7 @@ def opened(what: Asked) -> tuple[cache.Key, Model]:
 
 def remember(typed: str, error: BadModel) -> None:
     """This model could not be opened: it is not tried again until `again` is pressed."""
-    if files.HUB_ID.fullmatch(typed.partition("@")[0]):
+    if files.HUB_ID.fullmatch(files.named(typed.strip())[0]):
         _of(_FAILED)[typed] = error.with_traceback(None)
 
 
