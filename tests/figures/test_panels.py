@@ -71,6 +71,8 @@ def test_the_colours_of_panels_may_end_at_a_quantile():
     assert half.layout.coloraxis.cmax == pytest.approx(float(np.quantile(values[:, :25], 0.995)))
     below = figures.panels(-values - 0.001, ["a", "b"], quantile=0.995)  # the outlier is the smallest
     assert f"colours end at {below.layout.coloraxis.cmax:.3g} (the 99.5 % quantile)" in drawn_note(below)
+    deep = figures.panels(values - 2, ["a", "b"], scale="sequential", quantile=0.995)  # and all are below 0
+    assert "colours end at -1.99 (" in drawn_note(deep)
     flat = figures.panels(np.ones((2, 4, 4)), ["a", "b"], quantile=0.995)
     assert "colours end" not in drawn_note(flat)
 

@@ -187,7 +187,7 @@ def colours_of(
     """
     scale = scale or colour.choose(values)
     low, high = limits or colour.limits(values, scale=scale, quantile=quantile)
-    beyond = quantile < 1 and not limits and (np.abs(values[np.isfinite(values)]) > max(high, -low)).any()
+    beyond = quantile < 1 and not limits and ((values > high) | (values < low)).any()
     ends = f"colours end at {number(high)} (the {100 * quantile:g} % quantile)" if beyond else ""
     return Colours(scale, low, high, ends)
 
