@@ -203,6 +203,7 @@ class Placeholders:
         self._loaded: dict[int, Tensor] = {}
         self._pool: Tensor | None = None
         self._drawn = 0
+        self._random = torch.Generator().manual_seed(0)
         self.names: dict[int, str] = {}
         self.touched: set[str] = set()
         self._kept: list[Tensor] = []
@@ -287,7 +288,7 @@ class Placeholders:
             return initial[index].to(table.dtype)
         assert weights is not None
         distinct, inverse = torch.unique(index, return_inverse=True)
-        return weights.rows(name, distinct).to(table.dtype)[inverse].reshape(shape)
+        return weights.rows(name, distinct)[inverse].reshape(shape).to(table.dtype)
 
     def _without_weights(self, func: Callable, name: str) -> Callable:
         """The same call with random numbers (or NaN) for a result: the shapes are right, and nothing large is made."""
@@ -324,13 +325,15 @@ class Placeholders:
 
     def _numbers(self, shape: Sequence[int]) -> Tensor:
         """Made-up numbers, each call's others than the last's."""
+        if math.prod(shape) > _HUGE:  # a pool would be twice as large, beside it
+            return torch.empty(shape).uniform_(-1, 1, generator=self._random)
         return self._window(shape).clone()
 
     def _window(self, shape: Sequence[int]) -> Tensor:
         """Windows of one pool, which is quicker than drawing, and takes no memory where nobody writes."""
         size = math.prod(shape)
         if self._pool is None or len(self._pool) < 2 * size:
-            self._pool = torch.randn(max(_POOL, 2 * size), generator=torch.Generator().manual_seed(0)) * 0.5
+            self._pool = torch.randn(max(_POOL, 2 * size), generator=self._random).mul_(0.5)
         self._drawn = (self._drawn + 7919) % (len(self._pool) - size)
         return self._pool[self._drawn : self._drawn + size].view(shape)
 

@@ -5,12 +5,12 @@ Of a model on the Hub these files are fetched first.
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 import json
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from tinput.models.memory import hand_back
 
 if TYPE_CHECKING:
     from tinput.models.hub import Hub
@@ -95,19 +95,10 @@ def _load(folder: Path) -> tuple[Any | None, str]:
             return None, lacking
         return None, f"The tokenizer in {folder} cannot be read: {_short(error)}; download its files again."
     finally:
-        _return_memory()
+        hand_back()
     if tokenizer is None or len(tokenizer) <= len(set(tokenizer.all_special_ids)):
         return None, f"The tokenizer in {folder} has an empty vocabulary; download its files again."
     return tokenizer, ""
-
-
-def _return_memory() -> None:
-    """Hands what parsing left free back to the system, where the C library can (glibc): half of a large vocabulary's.
-
-    It lies in pieces too small for a tensor, so that the process would keep it and never use it.
-    """
-    with contextlib.suppress(OSError, AttributeError, TypeError):
-        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _settings(folder: Path) -> dict[str, Any] | str:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from tinput.errors import BadIds
+from tinput.models.memory import hand_back
 from tinput.models.skeleton import Skeleton
 from tinput.models.tree import tensors_in
 from tinput.positions.effects import Add, Bias, Content, Rotate
@@ -27,6 +28,7 @@ __all__ = ["Anatomy", "Injection", "Locator", "Stack", "find", "survey"]
 
 # How many ids: a prime, so that no axis of a model has that size by chance; fewer where a table has no more rows.
 PROBES = (11, 7, 5, 3)
+TIDY = 16  # blocks, after which freed memory is handed back
 
 
 @dataclass(frozen=True)
@@ -137,6 +139,8 @@ class _Readers:
         self.by_stack.setdefault(block.stack, _Reader(self._skeleton, front)).read(block)
         self._n_read += 1
         self._release(front, block)
+        if self._n_read % TIDY == 0:
+            hand_back()
 
     def _release(self, front: Front, block: Block) -> None:
         block.input = block.input.new_empty(0)
