@@ -191,7 +191,7 @@ def test_a_picture_can_be_downloaded(page, app_url):
     go(page, app_url)
     drawn(page, 2)
     with page.expect_download() as waiting:
-        page.locator(".modebar-btn[data-title^='Download']").first.click()
+        page.get_by_role("button", name="PNG", exact=True).first.click()
     assert waiting.value.path().read_bytes().startswith(b"\x89PNG")
 
 

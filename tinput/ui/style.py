@@ -15,8 +15,8 @@ _CSS = """
   text-decoration-color: color-mix(in srgb, currentColor 35%, transparent); }
 .st-key-known button { min-height: 1.55rem; padding: .1rem 0; }
 /* Streamlit takes the right edge off a segment before the chosen one, which may stand in the next row. */
-[data-testid="stButtonGroup"] button[data-variant="segmented_control"]:not([data-selected]) {
-  border-right: 1px solid var(--st-border-color, #D5DDE6) !important; }
+[data-testid="stButtonGroup"] button[data-variant="segmented_control"]:not([data-selected], :last-child) {
+  border-right: 1px solid color-mix(in srgb, currentColor 20%, transparent) !important; }
 .question { font-size: 1.7rem; font-weight: 650; line-height: 1.25; margin: 0 0 .55rem; letter-spacing: -.01em; }
 .panel-title { font-size: 1.2rem; font-weight: 650; margin: .9rem 0 0; padding-top: .9rem;
   border-top: 1px solid color-mix(in srgb, currentColor 15%, transparent); }
@@ -102,6 +102,8 @@ _CSS = """
 .facts tr.differs td:first-child::after { content: " (differs)"; font-size: .85rem; opacity: .8; }
 /* Streamlit writes a chart's text in a grey that is too faint for a lecture room; text of another colour stays. */
 .stPlotlyChart text[style*="rgb(128, 132, 149)"] { fill: currentColor !important; }
+/* PNG is a word under each picture; the path of a text has nothing to zoom into. */
+.modebar-btn[data-title^="Download"], .st-key-figure-path .modebar-container { display: none !important; }
 [data-testid="stSidebarUserContent"] .note p { font-size: .85rem; margin: 0; }
 .lesson { font-size: 1rem; opacity: .75; margin: 0 0 .2rem; }
 .st-key-shown { display: none; }

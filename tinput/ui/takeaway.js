@@ -11,16 +11,15 @@ function onPaper(value, theme) {
   return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, onPaper(item, theme)]));
 }
 
-// Plotly's own camera makes the file, out of `data`, `layout` and its options as they are at that moment.
+// Plotly's own camera makes the file, out of `data`, `layout` and its options as they are at that moment. It is out of
+// sight (style.py): PNG and SVG under the picture are its buttons.
 const CAMERA = '.modebar-btn[data-title^="Download plot"]';
-let posing = false;
 
 function picture(figure, take) {
   const chart = figure?.querySelector(".js-plotly-plot"), camera = chart?.querySelector(CAMERA);
   if (!camera) return;
   const { data, layout, _context: context } = chart, options = context.toImageButtonOptions;
   const theme = chart._fullLayout.font.color;
-  posing = true;
   try {
     chart.data = onPaper(data, theme);
     chart.layout = { ...onPaper(layout, theme), paper_bgcolor: PAPER };
@@ -29,7 +28,6 @@ function picture(figure, take) {
   } finally {
     Object.assign(chart, { data, layout });
     context.toImageButtonOptions = options;
-    posing = false;
   }
 }
 
@@ -61,12 +59,8 @@ export default function () {
   if (document.tinputListens) return;
   document.tinputListens = true;
   document.addEventListener("click", (event) => {
-    const button = event.target.closest?.("[data-take]"), camera = event.target.closest?.(CAMERA);
+    const button = event.target.closest?.("[data-take]");
     if (button?.dataset.take === "link") link(button);
     else if (button) picture(document.querySelector(`.st-key-figure-${CSS.escape(button.dataset.name)}`), button.dataset.take);
-    else if (camera && !posing) {
-      event.stopPropagation();
-      picture(camera.closest('[class*="st-key-figure-"]'), "png");
-    }
-  }, true); // before Plotly hears of it: its camera's picture is for a white page too
+  });
 }
