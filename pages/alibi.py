@@ -49,7 +49,10 @@ if part == "Bias":
         said = {
             "As it is added": "This is what the model adds, in the form in which it adds it."
             if heads.own
-            else "This is what the paper's form would add to the model's scores.",
+            else "This is what the paper's form would add to the model's scores."
+            if causal
+            else "The paper's form is for models that look back alone: in one that looks both ways, as this one, it "
+            "would favour what is ahead. For those there is the symmetric form.",
             "By distance": "The same with each row's own key at 0: a constant in a row is removed by softmax, "
             "so the weights are equal.",
             "Symmetric": "For attention in both directions: what is ahead costs as much as what is behind.",

@@ -122,5 +122,7 @@ else:
         )
         panel.say(
             f"The two directions in which {said} differ most hold {float(plane.share.sum()):.0%} of their variance.",
-            "Equal tokens lie on one point while only the token counts, and part when position is added.",
+            "Equal tokens lie on one point while only the token counts, and part when position is added."
+            if len(set(page.tokens.ids)) < page.seq
+            else "The colour is the token's position.",
         )

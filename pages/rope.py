@@ -1,7 +1,7 @@
 """How does turning q and k tell the model how far apart two tokens are?"""
 
 from tinput import figures, measure
-from tinput.positions import rope
+from tinput.positions import Add, rope
 from tinput.ui import given, kit, surgery
 
 page = kit.start("How does turning q and k say how far apart two tokens are?", about=rope)
@@ -70,7 +70,9 @@ elif part == "Dials":
             f"Each hand starts at the right. At position {last:,} the first pair has turned {float(turns[0]):,.1f} "
             f"times, the last by {360 * float(turns[-1]):.3g}°.",
             "Read a column downwards: one pair, turning at a steady speed; the line inside is the way it came.",
-            "The same token at two places has the same q and k, turned by different angles.",
+            "The same token at two places has the same q and k, turned by different angles."
+            if page.effect_of(Add) is None
+            else "",
             formula=r"\theta_{p,i} = p\,\theta^{-2i/d}",
         )
 

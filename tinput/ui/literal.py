@@ -84,7 +84,7 @@ def marked(tokens: Tokens) -> str:
         many = f"tokens {group.start} to {group.stop - 1}" if group.stop - group.start > 1 else f"token {group.start}"
         style = f"background:color-mix(in srgb, {shades[number % len(shades)]} 30%, transparent)"
         if group.span is None:
-            style = "outline:1px dashed"
+            style = "outline:1px dashed;margin:0 .15rem"
         else:
             parts.append(_flowing(tokens.text[at : group.span[0]]))
             at = max(at, group.span[1])

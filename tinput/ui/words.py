@@ -94,7 +94,7 @@ def became(tokens: Tokens) -> str:
 _SIGNS = {  # by which vocabularies say where a word begins or goes on
     "Ġ": "Ġ in a piece is a blank: this vocabulary writes every byte as a visible sign.",
     "▁": "▁ in a piece is a blank.",
-    "##": "## in a piece: it goes on a word.",
+    "##": "## at the start of a piece: it goes on with a word.",
 }
 
 
