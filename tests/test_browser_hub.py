@@ -104,3 +104,16 @@ def test_a_slow_read_shows_how_far_it_is_and_can_be_stopped(page, world):
     expect(page.get_by_label("Text", exact=True)).to_have_value("a cat")
     page.get_by_role("button", name="Go on").click()
     page.wait_for_selector("text=matches transformers", timeout=60_000)
+
+
+def test_a_name_without_an_owner_is_typed_and_is_in_the_link(page, world):
+    world.hub.moved["minilm"] = MINILM
+    go(page, world, "tinput/rope", text="a cat")
+    page.wait_for_selector(".badge", timeout=60_000)
+    box = page.get_by_role("combobox", name="Model")
+    box.click()
+    box.fill("minilm")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("text=matches transformers", timeout=60_000)
+    assert page.locator(".badge").first.inner_text().startswith("Learned")
+    assert "model=minilm" in page.url
