@@ -8,6 +8,7 @@ import pytest
 
 import tinput
 from tests import app
+from tests.pages.code_shown import run
 from tinput import tokens as tokenizing
 from tinput.twins import NAMES
 from tinput.ui import kit
@@ -59,7 +60,17 @@ def test_the_stages_are_a_table_to_take_along(monkeypatch):
     assert [tuple(row) for row in rows] == [(s.name, str(i), piece) for s in found for i, piece in enumerate(s.pieces)]
 
 
-def test_the_python_runs_as_shown():
-    for view in ("Table", "Stages of the tokenizer"):
-        for block in app.code(app.show("tokens", token_view=view)):
-            exec(block, {})
+def test_the_python_gives_the_table():
+    at = app.show("tokens", token_view="Table")
+    pieces, ids, spans = run(app.code(at)[0])
+    table = at.dataframe[0].value
+    assert (tuple(table["piece"]), tuple(table["id"])) == (pieces, ids)
+    assert list(table["span"]) == ["" if span is None else f"{span[0]}–{span[1]}" for span in spans]
+
+
+def test_the_python_prints_the_stages(capsys):
+    at = app.show("tokens", token_view="Stages of the tokenizer")
+    capsys.readouterr()
+    exec(app.code(at)[0], {})
+    found = tokenizing.stages(tinput.open_model(NAMES[0]).tokenizer, app.TEXT)
+    assert capsys.readouterr().out.splitlines() == [f"{stage.name} {stage.pieces}" for stage in found]
