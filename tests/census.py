@@ -85,13 +85,12 @@ NOT_EXACT = {**UNREACHED, "funnel": _ONE_TOKEN}  # transformers' own fails on on
 """The block input is not had, or is not the whole model's."""
 
 _LOCAL = "attention is local, in blocks of neighbours"
-NOT_MATCHED = {**UNREACHED, "longt5": _LOCAL}
+NOT_MATCHED = dict(UNREACHED)
 """Positions enter, and the textbook does not say the same."""
 
 _OTHER_KIND = "has attention of the usual kind"
 NO_ATTENTION = {
     **UNREACHED,
-    "longt5": _LOCAL,
     "pegasus_x": _LOCAL,
     **dict.fromkeys("falcon_mamba fnet led longformer mamba mamba2 mra reformer rwkv xlstm yoso".split(), _OTHER_KIND),
     "reformer (not axial)": _OTHER_KIND,
@@ -104,7 +103,7 @@ _REASONS = {
     "of one token alone: transformers' own class fails on it": "funnel",
     "recurrent: no layer has attention": "falcon_mamba mamba mamba2 rwkv xlstm",
     "tokens are mixed by a Fourier transform": "fnet",
-    "local attention, in its encoder: blocks of neighbours, no scores of all pairs": "led longformer longt5 pegasus_x",
+    "local attention, in its encoder: blocks of neighbours, no scores of all pairs": "led longformer pegasus_x",
     "attention is approximated, by hashes or blocks: no softmax over all q k": "mra yoso reformer reformer_(not_axial)",
 }
 WHY = {name.replace("_(not_axial)", " (not axial)"): why for why, names in _REASONS.items() for name in names.split()}

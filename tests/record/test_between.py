@@ -148,3 +148,31 @@ def test_a_decoder_that_looks_at_both_texts_in_one_has_the_encoders_real_keys(tm
     logits = scale * query @ key.transpose(-1, -2)
     logits = logits.masked_fill(~mask[0], -torch.inf) if mask.dtype == torch.bool else logits + mask[0]
     assert torch.allclose(attention.weights.tensor(), logits.softmax(-1), atol=1e-5)
+
+
+@pytest.mark.parametrize("length", [1, 5, 8])
+def test_local_attention_of_a_text_in_one_block(length, tmp_path):
+    """LongT5's encoder: of its (query, 3 * query) scores those of the text, without padding and empty neighbours."""
+    model, eager = opened("longt5", tmp_path, local_radius=7)
+    ids = some_ids(length)
+    trace = model.trace(ids=ids, stack="encoder")
+    with torch.no_grad():
+        blocks = eager.encoder(torch.tensor([ids]), output_attentions=True).attentions[0]
+    assert blocks.shape == (1, 1, 4, 8, 24)
+    expected = blocks[0, 0, :, :length, 8 : 8 + length]
+    assert torch.allclose(expected.sum(-1), torch.ones(4, length))  # nothing is given to what was cut off
+    assert torch.equal(trace.attention.weights.tensor(), expected)
+    assert torch.allclose(whole(trace.attention), expected, atol=1e-5)
+    layer = eager.encoder.block[0].layer[0].LocalSelfAttention
+    with torch.no_grad():
+        bias = layer.compute_bias(8)[0, 0, :, :length, 8 : 8 + length]
+    assert torch.equal(trace.effect.scores, bias)
+    assert trace.agreement.ok is True
+
+
+def test_local_attention_of_a_longer_text_is_refused(tmp_path):
+    model, _ = opened("longt5", tmp_path, local_radius=7)
+    trace = model.trace(ids=some_ids(9), stack="encoder")
+    assert trace.attention is None
+    assert "in blocks of neighbours" in trace.attention_reason
+    assert trace.agreement.ok is None

@@ -44,11 +44,12 @@ def test_a_cap_bends_the_scores_of_a_what_if_too(tmp_path):
     """Gemma 2's own run at other positions; its mask goes by position too, so weights are compared under one mask."""
     model, _ = opened_beside("gemma2", tmp_path, attn_logit_softcapping=0.5)
     trace, at = model.trace(ids=IDS), torch.arange(10) * 3 + 5
-    recorded, moved = model.trace(ids=IDS, positions=at).attention, surgery.move(model, trace, at)
+    recorded = model.trace(ids=IDS, positions=at).attention
+    moved: Any = surgery.move(model, trace, at)
     assert float((moved.other.tensor() - recorded.other.tensor()).abs().max()) < 1e-5
     assert weights_apart(surgery.unmasked(moved), surgery.unmasked(recorded)) < 1e-5
     assert weights_apart(moved, trace.attention) > 1e-2
-    back = surgery.shuffle(model, trace, torch.arange(10))
+    back: Any = surgery.shuffle(model, trace, torch.arange(10))
     assert weights_apart(back, trace.attention) == 0
     assert float((back.other.tensor() - trace.attention.other.tensor()).abs().max()) == 0
 

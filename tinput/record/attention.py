@@ -30,7 +30,7 @@ from tinput.record.between import (
 )
 from tinput.record.front import AttentionCall, Front
 from tinput.record.injection import Entry, by_zero, query_and_key, without_mask
-from tinput.record.layouts import as_heads, as_scores, product_axes, repeated_heads
+from tinput.record.layouts import as_heads, as_scores, is_one_block, own_block, product_axes, repeated_heads
 from tinput.record.tape import CannotReplay
 from tinput.window import Field
 
@@ -114,9 +114,10 @@ def attention_of(front: Front, call: AttentionCall, entries: list[Entry]) -> Att
         sinks, other = None, other_of(left, capped, scores, False)
         weights, source = softmaxed(scores, bias, mask, other=other), "computed"
     else:
-        value = as_scores(call.op.value, heads, n_query, call.op.value.shape[-1])
+        beside = call.op.value.shape[-1] == n_key + 1  # a column of its own beside the keys: a sink
+        value = as_scores(call.op.value, heads, n_query, n_key + beside)
         sinks = None
-        if value.shape[-1] == n_key + 1:  # a column of its own beside the keys: a sink
+        if beside:
             sinks = sinks_of(front, call, heads, n_query)
         other = other_of(left, capped, scores, sinks is not None)
         weights, source = Field.of(value[..., :n_key].clone()), "recorded"
@@ -158,7 +159,7 @@ def surroundings_of(front: Front, call: AttentionCall, entries: list[Entry]) -> 
         logits = front.tape.replay(scores, {call.product.index: torch.zeros_like(call.product.value)})
     except CannotReplay:
         return bias, None
-    logits = as_scores(logits[..., : shape[2]].float(), *shape)
+    logits = as_scores(logits.float()[..., : None if logits.ndim == 5 else shape[2]], *shape)
     if torch.isnan(logits).any():
         return bias, None
     return bias, Field.of(infinite(lambda _, __: logits - bias.tensor() <= FAR_BELOW, *map(torch.arange, shape[1:])))
@@ -175,6 +176,8 @@ def heads_of(front: Front, call: AttentionCall, known: dict[int, Any] | None = N
         reader = call.product or call.op
         raw_q, raw_k = (front.tape.replay_argument(reader, raw, known) for raw in (raw_q, raw_k))
     q, k = (as_heads(raw, front) for raw in product_axes(call, raw_q, raw_k))
+    if is_one_block(raw_q, raw_k):
+        q, k = own_block(q, k, front.ids.shape[1])
     return q, repeated_heads(k) if grouped else k
 
 

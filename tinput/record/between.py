@@ -122,8 +122,8 @@ def left_over(
         return ~given if given.dtype == torch.bool else given - bias.tensor()
     logits = call.op.args[0] if call.op.args else call.op.kwargs["input"]
     if logits.shape[-1] == n_key + 1:
-        logits = _with_sink(front, call)
-    left = as_scores(logits[..., :n_key].float(), heads, n_query, n_key) - scores.tensor() - bias.tensor()
+        logits = _with_sink(front, call)[..., :n_key]
+    left = as_scores(logits.float(), heads, n_query, n_key) - scores.tensor() - bias.tensor()
     return left if capped is None else left - capped.tensor()
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 if TYPE_CHECKING:
     from tinput.record.front import AttentionCall, Front
 
-__all__ = ["as_heads", "as_scores", "by_position", "product_axes", "sequence_first"]
+__all__ = ["as_heads", "as_scores", "by_position", "is_one_block", "own_block", "product_axes", "sequence_first"]
 
 
 def sequence_first(value: Tensor, seq: int) -> tuple[Tensor, str]:
@@ -47,6 +47,7 @@ def as_heads(value: Tensor, front: Front) -> Tensor:
 
 def as_scores(value: Tensor, heads: int, n_query: int, n_key: int) -> Tensor:
     """A bias or a mask in any shape that broadcasts -> (heads or 1, query or 1, key or 1), no copy."""
+    value = _own_block(value, n_query, n_key)
     if value.ndim == 4 and value.shape[0] == 1:
         value = value[0]
     while value.ndim < 3:
@@ -54,6 +55,25 @@ def as_scores(value: Tensor, heads: int, n_query: int, n_key: int) -> Tensor:
     if value.ndim != 3:
         raise ValueError(f"{tuple(value.shape)} is not (heads, query, key)")
     return value.expand(heads, n_query, n_key)
+
+
+def own_block(query: Tensor, key: Tensor, seq: int) -> tuple[Tensor, Tensor]:
+    """q and k (..., seq, d) of local attention whose one block holds the text: without padding and empty neighbours."""
+    length = query.shape[-2]
+    return query[..., :seq, :], key[..., length : length + seq, :]
+
+
+def is_one_block(query: Tensor, key: Tensor) -> bool:
+    """Whether q and k are (1, block, place, heads, d) of a text in one block, k with its neighbours on both sides."""
+    return query.ndim == key.ndim == 5 and query.shape[:2] == (1, 1) and key.shape[2] == 3 * query.shape[2]
+
+
+def _own_block(value: Tensor, n_query: int, n_key: int) -> Tensor:
+    """The same of scores, a bias or a mask, (1, block, heads, query, 3 * query)."""
+    if value.ndim != 5 or value.shape[:2] != (1, 1) or value.shape[-1] != 3 * value.shape[-2]:
+        return value
+    length = value.shape[-2]
+    return value[0, :, :, :n_query, length : length + n_key]
 
 
 def product_axes(call: AttentionCall, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
@@ -76,6 +96,8 @@ def _einsum_axes(equation: object, query: Tensor, key: Tensor) -> tuple[Tensor, 
     rows = [letter for letter in of_query if letter in out and letter not in of_key]
     columns = [letter for letter in of_key if letter in out and letter not in of_query]
     shared = [letter for letter in out if letter in of_query and letter in of_key]
+    if is_one_block(query, key):
+        query, key = query[0], key[0]
     if query.ndim > len(of_query) and "B" in of_query:
         raise ValueError(f"attention is local, in blocks of neighbours ({tuple(query.shape)})")
     if len(inner) != 1 or len(rows) != 1 or len(columns) != 1 or query.ndim != len(of_query) or key.ndim != len(of_key):
