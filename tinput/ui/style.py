@@ -14,9 +14,11 @@ _CSS = """
 .st-key-examples button { min-height: 1.6rem; padding: 0; text-decoration: underline; text-underline-offset: .2em;
   text-decoration-color: color-mix(in srgb, currentColor 35%, transparent); }
 .st-key-known button { min-height: 1.55rem; padding: .1rem 0; }
-/* Streamlit takes the right edge off a segment before the chosen one, which may stand in the next row. */
+/* Streamlit takes the near edge off a segment beside the chosen one, which may stand in another row. */
 [data-testid="stButtonGroup"] button[data-variant="segmented_control"]:not([data-selected], :last-child) {
   border-right: 1px solid color-mix(in srgb, currentColor 20%, transparent) !important; }
+[data-testid="stButtonGroup"] button[data-variant="segmented_control"]:not([data-selected], :first-child) {
+  border-left: 1px solid color-mix(in srgb, currentColor 20%, transparent) !important; }
 .question { font-size: 1.7rem; font-weight: 650; line-height: 1.25; margin: 0 0 .55rem; letter-spacing: -.01em; }
 .panel-title { font-size: 1.2rem; font-weight: 650; margin: .9rem 0 0; padding-top: .9rem;
   border-top: 1px solid color-mix(in srgb, currentColor 15%, transparent); }
