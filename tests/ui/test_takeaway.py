@@ -283,7 +283,7 @@ def test_a_page_that_ends_early_can_be_taken_along_too(tmp_path):
     makers.byte_level().save_pretrained(tmp_path)
     at = app.show("surgery", model=str(tmp_path))
     assert "There is no attention to change" in app.trouble(at)
-    labels = [button.label for button in at.sidebar.get("download_button")]
+    labels = [button.proto.label for button in at.sidebar.get("download_button")]  # type: ignore[attr-defined]
     assert labels == ["HTML", "Notebook", "Trace"]
     assert "There is no attention to change" in File(onefile.html(shown(at), "today")).text
     assert "There is no attention to change" in " ".join(cell.source for cell in cells(at))
