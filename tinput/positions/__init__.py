@@ -3,6 +3,8 @@
 Every scheme file exports the same names: NAME, LABEL, COLOUR, INJECTION, FORMULA, PAPER,
 variants(config), predict(config, positions, ...) and notice(effect, positions); most also
 coverage(config, places, trained, ...), what of it a training at one length has shown (coverage.py).
+One that a configuration may keep to some layers has layers(config): for each whether it is there, or
+None where that is not said.
 It never asks a model library: given a configuration as a plain mapping it predicts the numbers.
 
 Beside the schemes:
