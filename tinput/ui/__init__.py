@@ -21,6 +21,7 @@ shows.py          pictures and tables
 formula.py        formulas
 literal.py        text that shows as typed
 words.py          words for what the recorder found
+badges.py         which scheme, and how near the textbook is
 whatif.py         the label on numbers that are not recorded
 
 What some pages start from, so that they hold no maths:

@@ -16,7 +16,7 @@ from tinput.align import Part, align
 from tinput.positions import SCHEMES
 from tinput.positions.spelling import D_MODEL, HEADS, pick, text_part
 from tinput.twins import NAMES
-from tinput.ui import cache, kit, literal, sources
+from tinput.ui import badges, cache, kit, literal, sources
 from tinput.ui.compare import Column, Together
 
 if TYPE_CHECKING:
@@ -72,13 +72,12 @@ def _title(label: str, name: str) -> str:
 def _bundled(page: kit.Page) -> list[kit.Page]:
     """The text through all bundled models; what holds for all of them is said once."""
     pages = [page if name == page.name else kit.open_page(name, page.text) for name in NAMES]
-    badges = [
+    shown = [
         literal.badge(f"{each.name.split('/')[-1]}: {scheme.INJECTION}", scheme.COLOUR, each.model.reason)
         for each in pages
         for scheme in (SCHEMES[each.model.scheme],)
     ]
-    badges += [kit.agreement_badge(pages[0].trace.agreement, pages[0].trace.textbook_reason)]
-    kit.html(f'<div class="badges">{"".join(badges)}</div>')
+    kit.html(badges.row(*shown, badges.agreement(pages[0].trace.agreement, pages[0].trace.textbook_reason)))
     cut = next((each.cut for each in pages if each.cut), "")
     if cut:
         kit.note(f"Shown: {cut}.")

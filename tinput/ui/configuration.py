@@ -6,17 +6,19 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tinput import atlas, figures
-from tinput.errors import BadModel
+from tinput.errors import BadModel, TinputError
 from tinput.positions import SCHEMES, Add, Bias, Content, Rotate
-from tinput.ui import literal
+from tinput.ui import badges, literal, shows, words
+from tinput.ui.place import html, panel, sentences
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
-__all__ = ["LENGTH", "of_architecture", "picture", "sizes"]
+    from tinput.open import Model
+
+__all__ = ["draw_outline", "of_architecture", "sizes"]
 
 LENGTH = 64  # positions that are pictured
-GREY = "#999999"
 HEADS = 8  # at most so many side by side
 
 # What a person looks for first; a configuration may hold a hundred entries more.
@@ -62,13 +64,13 @@ def of_architecture(error: BadModel) -> str:
     schemes = [SCHEMES[name] for name in row.get("schemes", ()) if name in SCHEMES]
     if not schemes:
         return sizes(error)
-    badges = [literal.badge(f"{scheme.LABEL}: {scheme.INJECTION}", scheme.COLOUR) for scheme in schemes]
-    badges.append(literal.badge("by its architecture alone: nothing is recorded", GREY))
+    shown = [badges.scheme(scheme.NAME) for scheme in schemes]
+    shown.append(badges.plain("by its architecture alone: nothing is recorded"))
     said = f"Its architecture is {kind}: how models of it tell positions apart stands on the page Architectures."
-    return f'<div class="badges">{"".join(badges)}</div>{literal.paragraphs([said])}'
+    return badges.row(*shown) + literal.paragraphs([said])
 
 
-def picture(effect: Any, call: str, *, large: bool) -> tuple[Figure | None, str]:
+def _picture(effect: Any, call: str, *, large: bool) -> tuple[Figure | None, str]:
     """(figure, the Python that makes it) of what positions inject, position by position; None where nothing enters.
 
     call: how the code names the effect
@@ -90,6 +92,31 @@ def picture(effect: Any, call: str, *, large: bool) -> tuple[Figure | None, str]
                 f"tinput.figures.panels({call}.scores[:{HEADS}], {names!r}, value_title='bias')"
             )
     return None, ""
+
+
+def draw_outline(model: Model) -> None:
+    """Pictures of what positions inject, and how near the formula comes, without a weight."""
+    length = min(LENGTH, model.usable_length or LENGTH)
+    try:
+        found = model.outline(length)
+    except TinputError as error:
+        sentences(str(error))
+        return
+    at = "" if model.revision is None else f", revision={model.revision!r}"
+    made = f"import tinput\n\nmodel = tinput.open_model({model.name!r}{at})\nfound = model.outline({length})"
+    source = {"model": model.name, "revision": model.revision or "none", "from": "the configuration alone"}
+    for index, item in enumerate(found.effects):
+        scheme = SCHEMES.get(item.scheme)
+        figure, code = _picture(item.effect, f"found.effects[{index}].effect", large=shows.large())
+        with panel(f"{words.label(item.scheme)}, by position") as place:
+            if figure is None:
+                why = item.reason or "nothing enters from position"
+                sentences(f"{why[0].upper()}{why[1:].rstrip('.')}.")
+            else:
+                shows.draw(figure, f"outline-{index}", made, code, source)
+            if scheme is not None and item.effect is not None and found.positions is not None:
+                place.say(*scheme.notice(item.effect, found.positions), formula=scheme.FORMULA)
+    html(badges.row(badges.agreement(found.agreement, found.textbook_reason)))
 
 
 def _said(value: Any) -> str:

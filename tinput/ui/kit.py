@@ -32,9 +32,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import streamlit as st
 
 from tinput.errors import BadModel, NoWeights, Pickled, TinputError, TooLong
-from tinput.positions import SCHEMES
 from tinput.record.sparing import FREE
-from tinput.ui import cache, configuration, literal, loading, opening, shows, sources, takeaway, words
+from tinput.ui import badges, cache, configuration, literal, loading, opening, sources, takeaway, words
+from tinput.ui.badges import GREY
 from tinput.ui.controls import choose, line, model_choice, number, slider, toggle, token
 from tinput.ui.place import Ended, Panel, columns, details, empty, html, note, panel, sentences, stop, trouble
 from tinput.ui.shows import Shows, large, presenting
@@ -42,7 +42,6 @@ from tinput.ui.shows import Shows, large, presenting
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from tinput.agree import Agreement
     from tinput.open import Model
     from tinput.record import Trace
     from tinput.tokens import Tokens
@@ -55,7 +54,6 @@ __all__ = [
     "Page",
     "Panel",
     "Shows",
-    "agreement_badge",
     "choose",
     "columns",
     "details",
@@ -83,7 +81,6 @@ __all__ = [
 
 LIMIT = 2_048  # tokens that are traced; more would be minutes of work and no picture shows them
 DEFAULT_TEXT = "The old man saw the young man, and the young man saw the old man."  # only order tells who saw whom
-GREEN, RED, GREY = "#2E9E4F", "#D32F2F", "#999999"
 T = TypeVar("T")
 
 
@@ -301,31 +298,6 @@ def open_page(name: str, text: str) -> Page:
     return page
 
 
-def _outline(model: Model) -> None:
-    """Pictures of what positions inject, and how near the formula comes, without a weight."""
-    length = min(configuration.LENGTH, model.usable_length or configuration.LENGTH)
-    try:
-        found = model.outline(length)
-    except TinputError as error:
-        sentences(str(error))
-        return
-    at = "" if model.revision is None else f", revision={model.revision!r}"
-    made = f"import tinput\n\nmodel = tinput.open_model({model.name!r}{at})\nfound = model.outline({length})"
-    source = {"model": model.name, "revision": model.revision or "none", "from": "the configuration alone"}
-    for index, item in enumerate(found.effects):
-        scheme = SCHEMES.get(item.scheme)
-        figure, code = configuration.picture(item.effect, f"found.effects[{index}].effect", large=large())
-        with panel(f"{words.label(item.scheme)}, by position") as place:
-            if figure is None:
-                why = item.reason or "nothing enters from position"
-                sentences(f"{why[0].upper()}{why[1:].rstrip('.')}.")
-            else:
-                shows.draw(figure, f"outline-{index}", made, code, source)
-            if scheme is not None and item.effect is not None and found.positions is not None:
-                place.say(*scheme.notice(item.effect, found.positions), formula=scheme.FORMULA)
-    html(f'<div class="badges">{agreement_badge(found.agreement, found.textbook_reason)}</div>')
-
-
 def _offer_attention(page: Page) -> None:
     """A button that reads q and k of a model on the Hub, where they were left out for their size."""
     if page.left_out and page.asked is not None:
@@ -341,11 +313,10 @@ def _without_weights(name: str, error: NoWeights) -> None:
     else:
         trouble(str(error), below)
     _, model = opening.opened(opening.asked(name, may_type_paths()))
-    badges = [_scheme_badge(scheme, model.reason) for scheme in model.schemes]
-    badges.append(literal.badge("from the configuration alone: nothing is recorded", GREY))
-    html(f'<div class="badges">{"".join(badges)}</div>')
+    shown = [badges.scheme(scheme, model.reason) for scheme in model.schemes]
+    html(badges.row(*shown, badges.plain("from the configuration alone: nothing is recorded")))
     sentences(model.reason)
-    _outline(model)
+    configuration.draw_outline(model)
     if said := configuration.sizes(model.config):
         html(said)
 
@@ -385,30 +356,13 @@ def header(page: Page, *, strip: bool = True) -> str:
         if span := page.tokens.spans[i]:
             titles[i] += f" · in the text: {page.tokens.text[slice(*span)]}"
     parts = [literal.strip(page.labels, titles, page.tokens.special)] if strip else []
-    parts.append('<div class="badges">')
-    parts += [_scheme_badge(name, page.model.reason) for name in page.model.schemes]
-    parts.append(agreement_badge(page.trace.agreement, page.trace.textbook_reason))
-    parts.append("</div>")
+    schemes = [badges.scheme(name, page.model.reason) for name in page.model.schemes]
+    parts.append(badges.row(*schemes, badges.agreement(page.trace.agreement, page.trace.textbook_reason)))
     said = [f"Shown: {page.cut}."] if page.cut else []
     said += [*page.trace.notes, *(flag.message for flag in page.tokens.flags)]
     if said:
         parts.append(literal.paragraphs(said, "note"))
     return "".join(parts)
-
-
-def _scheme_badge(name: str, reason: str) -> str:
-    scheme = SCHEMES.get(name)
-    if scheme is None:
-        return literal.badge("a scheme that the textbook does not have", GREY, reason)
-    return literal.badge(f"{scheme.LABEL}: {scheme.INJECTION}", scheme.COLOUR, reason)
-
-
-def agreement_badge(agreement: Agreement, reason: str = "") -> str:
-    """HTML of a badge: green when recorded and textbook agree, red when not, grey when nothing can be compared.
-
-    reason: shown on hover
-    """
-    return literal.badge(agreement.message, {True: GREEN, False: RED, None: GREY}[agreement.ok], reason)
 
 
 # --- this session -----------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from torch import Tensor
 from tinput import figures
 from tinput.agree import Agreement, effects
 from tinput.positions import Add, Rotate, rope
-from tinput.ui import kit
+from tinput.ui import badges, kit
 from tinput.ui.lessons.step import TEXT, Lesson, Step
 
 OFFSET = 2  # RoBERTa's first position
@@ -20,7 +20,7 @@ ANSWERS = ("It stays green", "It turns red")
 
 
 def _badge(agreement: Agreement, mistake: str) -> None:
-    kit.html(f'<div class="badges">{kit.agreement_badge(agreement)}</div>')
+    kit.html(badges.row(badges.agreement(agreement)))
     kit.note(f"Made on purpose, and not what the app does: {mistake}.")
 
 
