@@ -6,6 +6,7 @@
     tinput.surgery.swap(model, trace, "alibi")                 # another scheme on the same q and k
 
 layer.py     another scheme, other positions, another order
+parts.py     what the layer is made of: its rotation, its bias, q and k before it
 change.py    what that changes: scores and weights before and after
 pairs.py     a rotated score as a sum over frequency pairs
 chain.py     where a value came from: from bytes to one number, as Python that gives it
@@ -15,8 +16,9 @@ None of these numbers is the model's own: they say what it would do.
 
 from tinput.surgery.chain import Link, input_chain, opening, program, weight_chain
 from tinput.surgery.change import Change
-from tinput.surgery.layer import Choice, choices, is_causal, move, own_rotation, shuffle, shuffled, swap, turn, unmasked
+from tinput.surgery.layer import Choice, choices, is_causal, move, shuffle, shuffled, swap, unmasked
 from tinput.surgery.pairs import Pairs, pairs_of, split
+from tinput.surgery.parts import own_rotation, turn
 
 __all__ = [
     "Change",

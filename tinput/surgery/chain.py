@@ -16,7 +16,7 @@ from torch import Tensor
 
 from tinput.errors import BadFile, BadIds, NotRecorded
 from tinput.positions import Add, Bias, Rotate
-from tinput.surgery.layer import layer_of, own_rotation, turn
+from tinput.surgery.parts import layer_of, own_rotation, turn
 
 if TYPE_CHECKING:
     from tinput.open import Model

@@ -20,7 +20,7 @@ from torch import Tensor
 from tinput.errors import NotRecorded
 from tinput.positions import Rotate
 from tinput.record.attention import MASKED, Attention
-from tinput.surgery.layer import own_rotation
+from tinput.surgery.parts import own_rotation
 from tinput.window import Field
 
 if TYPE_CHECKING:
