@@ -72,6 +72,7 @@ def effects_in(trace: Trace) -> list[tuple[int, LayerEffect]]:
 
 
 def rotation_of(trace: Trace) -> Rotate | None:
+    """The recorded rotation of the traced layer."""
     return next((found.effect for _, found in effects_in(trace) if isinstance(found.effect, Rotate)), None)
 
 
@@ -132,6 +133,7 @@ def bias_of(formula: At, positions: Tensor, heads: int) -> Field:
 
 
 def asked(formula: At, positions: Tensor) -> Effect:
+    """The effect at some positions. Raises BadIds where the scheme has no value for one."""
     try:
         return formula(positions)
     except ValueError as error:
