@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 import torch
+import transformers
 from safetensors.torch import load_file, save_file
 
-from tests import tiny
+from tests import census, tiny
 from tests.oracle import Checkpoint, checkpoint, open_model, some_ids
 from tinput.errors import BadFile, NotRecorded
 from tinput.models.weights import Weights
@@ -70,6 +71,20 @@ def test_only_what_is_touched_is_read(name, stack, table, layers, monkeypatch):
     assert not [key for key in read.whole if kept & set(key.split("."))]  # what comes after q and k
     other = {"encoder": "decoder", "decoder": "encoder"}[stack]
     assert not [key for key in read.whole if f"{other}." in key and not key.startswith(layers)]
+
+
+def test_channels_first_and_more_tokens_than_channels(tmp_path):
+    """SqueezeBERT's blocks are handed (batch, channels, seq)."""
+    census.build("squeezebert").save_pretrained(tmp_path)
+    full = transformers.SqueezeBertForMaskedLM.from_pretrained(tmp_path).eval()
+    ids = some_ids(100)
+    entered: list[torch.Tensor] = []
+    full.transformer.embeddings.register_forward_hook(lambda _, __, out: entered.append(out[0].clone()))
+    with torch.no_grad():
+        full(torch.tensor([ids]))
+    trace = open_model(tmp_path).trace(ids=ids)
+    assert torch.equal(trace.block_input, entered[0])  # (100, 64)
+    assert trace.agreement.ok is True
 
 
 def test_opening_reads_no_weight(monkeypatch):

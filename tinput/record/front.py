@@ -274,7 +274,8 @@ def _block(front: Front, stack: str, path: str, counts: dict[str, int], args: tu
     seq = front.ids.shape[1]
     for tensor in tensors_in((args, kwargs)):
         flow = front.tape.flow_of(tensor)
-        if tensor.is_floating_point() and tensor.ndim >= 3 and flow & Flow.CONTENT and seq <= max(tensor.shape[:-1]):
+        long_enough = seq <= max(tensor.shape[:-1]) or seq == tensor.shape[-1]  # padded to a window; channels first
+        if tensor.is_floating_point() and tensor.ndim >= 3 and flow & Flow.CONTENT and long_enough:
             counts[stack] = counts.get(stack, -1) + 1
             makers = front.tape.makers(tensor)
             return Block(stack, counts[stack], path, tensor, len(front.tape.ops), makers=makers)
