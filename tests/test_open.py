@@ -318,3 +318,15 @@ def test_the_file_keeps_the_text(spoken, tmp_path):
         about = json.loads(str(file["provenance"]))
     assert about["text"] == "the cat"
     assert "".join(about["pieces"]).replace("Ġ", " ") == "the cat"
+
+
+@pytest.mark.parametrize("kind", ["gemma3", "llama4", "qwen3_5", "mllama", "voxtral"])
+def test_a_model_of_text_and_pictures_that_looks_back_only_is_a_decoder(kind, tmp_path):
+    from tests import census
+
+    census.build(kind).save_pretrained(tmp_path)
+    model = open_model(tmp_path)
+    trace = model.trace(ids=[20, 21, 22, 23])
+    assert model.stacks == ("decoder",)
+    assert trace.stack == "decoder"
+    assert trace.causal is True

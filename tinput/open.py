@@ -162,7 +162,9 @@ class Model:
 
     @property
     def _decoder_only(self) -> bool:
-        return "CausalLM" in self.class_name or "LMHead" in self.class_name or bool(self.config.get("is_decoder"))
+        name, both = self.class_name, self.config.get("is_encoder_decoder")  # Gemma 3 is made for generation alone
+        alone = "CausalLM" in name or "LMHead" in name or ("ConditionalGeneration" in name and not both)
+        return alone or bool(self.config.get("is_decoder"))
 
     @property
     def scheme(self) -> str:
