@@ -96,7 +96,7 @@ def test_the_address_holds_the_view(page, app_url):
     text.press("Control+Enter")
     page.wait_for_url("**text=two+cats**")
     page.get_by_role("link", name="Embeddings").click()
-    page.wait_for_selector("text=Cosine similarity of the text's tokens")  # the first page has a "Norms" too
+    page.wait_for_selector("text=How alike each two tokens are")  # the first page has a "Norms" too
     page.get_by_role("radio", name="Norms").click()
     page.wait_for_url("**look=Norms**")
     link = page.url
@@ -119,7 +119,7 @@ def test_markup_shows_as_typed(page, app_url):
 
 
 def test_tokens_on_a_figure_are_literal(page, app_url):
-    go(page, app_url, "embeddings", text="<s> <b>x</b> &amp; $y$")
+    go(page, app_url, "rope", text="<s> <b>x</b> &amp; $y$", model="tinput/rope")
     drawn(page)
     labels = "".join(page.locator(".js-plotly-plot .y2tick text").all_text_contents())
     shown = "".join(tokens(page))
