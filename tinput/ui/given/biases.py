@@ -69,9 +69,11 @@ def heads(page: Page, scheme: Any, what_if: Field, *, force: bool = False) -> He
 
 def is_causal(page: Page) -> bool:
     """Whether the first token is kept from seeing the last; yes where nothing was recorded."""
-    attention = page.trace.attention
-    if attention is None or page.seq < 2:
+    attention, seen = page.trace.attention, page.trace.causal
+    if page.seq < 2 or (attention is None and seen is None):
         return page.trace.stack == "decoder"
+    if attention is None:
+        return bool(seen)
     corner = attention.mask[0].window((0, 1), (page.seq - 1, page.seq)).values
     return bool(corner[0, 0] < -1e29)
 
