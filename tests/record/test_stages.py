@@ -173,7 +173,7 @@ def test_dropout_is_off_whatever_its_probability():
 @pytest.mark.parametrize("kind", ["llama", "gemma", "nanochat", "neomme", "inkling2_text"])
 def test_in_low_precision_a_step_ends_with_its_rounding(kind, tmp_path):
     """A norm that is computed in float32 and rounded last: the value is what the module returns, in bfloat16."""
-    census.build(kind).to(torch.bfloat16).save_pretrained(tmp_path)
+    census.build(kind).bfloat16().save_pretrained(tmp_path)
     built = type(census.build(kind))
     whole, model, ids = built.from_pretrained(tmp_path, dtype=torch.bfloat16).eval(), open_model(tmp_path), some_ids(12)
     trace = model.trace(ids=ids, dtype="checkpoint")
