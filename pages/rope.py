@@ -219,7 +219,7 @@ elif part == "By pair":
         if one_score:
             with right:
                 head = kit.number("Head", key="head", high=pairs_of.attention.heads - 1)
-            query, key = kit.token(page, "Query"), kit.token(page, "Key", key="seen")
+            query, key = kit.query_and_key(page)
             parts = pairs_of.parts(head, query, key)[: len(names)]
             figure = figures.bars(
                 parts,

@@ -79,6 +79,6 @@ else:
         panel.say(
             f"The value is {links[-1].value:.6g}. Each formula was worked out here, and gives what was recorded.",
             f"Read off the recording, for want of a formula: {', '.join(read)}." if read else "",
-            "The lines of Python run one after the other; under the table they are in one piece.",
+            "The Python under the table goes through the same steps, one after the other.",
             note=page.dtype_note,
         )

@@ -137,7 +137,7 @@ def test_the_parts_of_a_score_sum_to_it(name):
     attention = tinput.open_model(name).trace(app.TEXT).attention
     assert attention is not None
     query, key, head = 9, 4, 1
-    at = app.show("rope", model=name, turn="By pair", token=str(query), seen=str(key), head=str(head))
+    at = app.show("rope", model=name, turn="By pair", looks=str(query), seen=str(key), head=str(head))
     (bars,) = app.series(app.figures(at)[0]).values()
     assert attention.q_before is not None
     assert attention.k_before is not None
@@ -166,7 +166,7 @@ def test_a_part_that_is_not_turned_has_a_bar_of_its_own(tmp_path, monkeypatch):
     tiny.make("gpt_neox", tmp_path / "neox", vocab_size=1024)
     tinput.open_model(OWN).tokenizer.save_pretrained(tmp_path / "neox")
     trace = tinput.open_model(tmp_path / "neox").trace(app.TEXT)
-    at = app.show("rope", model=str(tmp_path / "neox"), turn="By pair", token="5", seen="2", head="0")
+    at = app.show("rope", model=str(tmp_path / "neox"), turn="By pair", looks="5", seen="2", head="0")
     (bars,) = app.series(app.figures(at)[0]).values()
     attention = trace.attention
     assert attention is not None

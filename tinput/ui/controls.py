@@ -13,7 +13,7 @@ from tinput.ui.place import html
 if TYPE_CHECKING:
     from tinput.ui.kit import Page
 
-__all__ = ["choose", "line", "model_choice", "number", "slider", "toggle", "token"]
+__all__ = ["choose", "line", "model_choice", "number", "query_and_key", "slider", "toggle", "token"]
 
 
 def choose(label: str, options: Sequence[str] | Mapping[str, str], *, key: str, default: str = "") -> str:
@@ -69,17 +69,22 @@ def line(label: str, *, key: str, placeholder: str = "", help: str | None = None
     return typed
 
 
-def token(page: Page, label: str = "Token", *, key: str = "token") -> int:
+def token(page: Page, label: str = "Token", *, key: str = "token", default: int = 0) -> int:
     """One of the text's tokens, by number; its literal label stands beside. The key is the same on all pages."""
     scale, name = st.columns([3, 2], vertical_alignment="bottom")
     with scale:
-        index = int(slider(label, 0, page.seq - 1, key=key, default=0)) if page.seq > 1 else 0
+        index = int(slider(label, 0, page.seq - 1, key=key, default=default)) if page.seq > 1 else 0
     with name:
         html(
             literal.chip(page.labels[index], kind="chosen")
             + f' <span class="more">id {page.tokens.ids[index]}, position {int(page.positions[index])}</span>'
         )
     return index
+
+
+def query_and_key(page: Page) -> tuple[int, int]:
+    """The token that looks and the one that is looked at; at first some way apart, so that there is a distance."""
+    return token(page, "Query", key="looks", default=5), token(page, "Key", key="seen", default=2)
 
 
 def model_choice(label: str, *, key: str, default: str, help: str | None = None, chosen: bool = True) -> str:

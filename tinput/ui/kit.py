@@ -13,9 +13,9 @@
         panel.say(*alibi.notice(page.trace.effect, page.positions), formula=alibi.FORMULA)
 
 `kit.start` ends the page by itself when there is nothing to show (no text, a model that cannot be opened). Controls are
-`choose`, `toggle`, `number`, `slider`, `token`: each is bound to the address bar under its `key`, so keys are short,
-unique over all pages unless the control means the same on each, and a default never depends on the model. Choose the
-picture with `kit.choose`, not with tabs: tabs send every picture. Literal text goes through `kit.sentences`, `kit.note`
+`choose`, `toggle`, `number`, `slider`, `token`, `query_and_key`: each is bound to the address bar under its `key`, so
+keys are short, unique over all pages unless the control means the same on each, and a default never depends on the
+model. Choose the picture with `kit.choose`, not with tabs: tabs send every picture. Literal text goes through `kit.sentences`, `kit.note`
 or `panel.say`, never through Markdown. `page.what_if(scheme)` marks a page whose scheme the model does not have.
 
 What is put on the screen through here is noted (`takeaway`), and stands in the page's one file and its notebook; HTML
@@ -35,7 +35,7 @@ from tinput.errors import BadModel, NoWeights, Pickled, TinputError, TooLong
 from tinput.record.sparing import FREE
 from tinput.ui import badges, cache, configuration, literal, loading, opening, sources, takeaway, words
 from tinput.ui.badges import GREY
-from tinput.ui.controls import choose, line, model_choice, number, slider, toggle, token
+from tinput.ui.controls import choose, line, model_choice, number, query_and_key, slider, toggle, token
 from tinput.ui.place import Ended, Panel, columns, details, empty, html, note, panel, sentences, stop, trouble
 from tinput.ui.shows import Shows, large, presenting
 
@@ -69,6 +69,7 @@ __all__ = [
     "open_page",
     "panel",
     "presenting",
+    "query_and_key",
     "sentences",
     "slider",
     "start",

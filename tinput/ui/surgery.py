@@ -202,7 +202,7 @@ def followed(page: Page, what: str) -> tuple[Link, ...]:
     heads = 1 if attention is None else attention.heads
     left, right = kit.columns([3, 1])
     with left:
-        query, key = kit.token(page, "Query"), kit.token(page, "Key", key="seen")
+        query, key = kit.query_and_key(page)
     with right:
         head = kit.number("Head", key="head", high=heads - 1)
     return _tried(lambda: surgery.weight_chain(page.model, page.trace, head, query, key))
@@ -222,7 +222,6 @@ def links_table(links: Sequence[Link]) -> dict[str, list[str]]:
         "step": [link.name for link in links],
         "value": [link.value if isinstance(link.value, str) else f"{link.value:.6g}" for link in links],
         "what is done": [link.words for link in links],
-        "Python": [link.code for link in links],
     }
 
 
