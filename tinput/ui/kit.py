@@ -12,14 +12,13 @@
         page.show(figure, "alibi-bias", code=f"tinput.figures.heatmap(trace.effect.scores[{head}])")
         panel.say(*alibi.notice(page.trace.effect, page.positions), formula=alibi.FORMULA)
 
-`kit.start` ends the page by itself when there is nothing to show (no text, a model that cannot be opened). Controls are
-`choose`, `toggle`, `number`, `slider`, `token`, `query_and_key`: each is bound to the address bar under its `key`, so
-keys are short, unique over all pages unless the control means the same on each, and a default never depends on the
-model. Choose the picture with `kit.choose`, not with tabs: tabs send every picture. Literal text goes through `kit.sentences`, `kit.note`
-or `panel.say`, never through Markdown. `page.what_if(scheme)` marks a page whose scheme the model does not have.
-
-What is put on the screen through here is noted (`takeaway`), and stands in the page's one file and its notebook; HTML
-of a page's own goes through `kit.html` for that, never straight to `st.html`.
+`kit.start` ends the page by itself when there is nothing to show (no text, a model that cannot be opened). Controls
+are `choose`, `toggle`, `number`, `slider`, `token`, `query_and_key`: each is bound to the address bar under its `key`,
+so keys are short, unique over all pages unless the control means the same on each, and a default never depends on the
+model. Choose the picture with `kit.choose`, not with tabs: tabs send every picture. Literal text goes through
+`kit.sentences`, `kit.note` or `panel.say`, never through Markdown. `page.what_if(scheme)` marks a page whose scheme
+the model does not have. What is put on the screen through here is noted (`takeaway`), and stands in the page's one
+file and its notebook; HTML of a page's own goes through `kit.html` for that, never straight to `st.html`.
 """
 
 from __future__ import annotations
