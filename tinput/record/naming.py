@@ -16,8 +16,8 @@ def reason_of(stack: Stack) -> str:
         if not stack.attention_layers:
             return f"None of the {stack.n_layers} layers has attention, and nothing computed from positions is added."
         return (
-            f"Nothing that is computed from positions alone meets the content, neither before the first "
-            f"{stack.block_class} nor in its attention; the mask is no position."
+            "Nothing that is computed from positions alone meets the content, neither before the first block "
+            f"({stack.block_class}) nor in its attention; the mask is no position."
         )
     parts = list(dict.fromkeys(_how(found, stack) for found in stack.injections))
     return "Seen in the data flow: " + "; ".join(parts) + "."
@@ -40,7 +40,7 @@ _VERBS = {
 
 
 def _how(found: Injection, stack: Stack) -> str:
-    where = f"before the first {stack.block_class}" if found.effect is Add else _layers(found.layers, stack)
+    where = f"before the first block ({stack.block_class})" if found.effect is Add else _layers(found.layers, stack)
     what = {Add: "a vector", Rotate: "an angle", Bias: "a number", Content: "a vector for each distance"}[found.effect]
     source = "looked up by position in a learned table" if found.learned else "computed from positions alone"
     return f"{what}, {source}, {_VERBS[found.effect].format(where=where)}"
