@@ -123,11 +123,11 @@ def _speed(hub: Hub, name: str, folder: Path) -> Iterator[Row]:
     yield Row(f"{name}, {waits}: time", statistics.median(seconds[DELAY]), SECONDS_DELAYED, "the aim", "s", 1.0)
     yield Row(f"{name}: requests, tokenizer aside", requests, REQUESTS, "the aim", "", 1.0)
     if Path("/proc/self/clear_refs").exists():
-        repo = hub.add("memory/405b", folder).name
-        with client(hub) as run:
-            tokenizer, rest = (size / MB for size in run(remembered, repo, SMALL))
-        yield Row(f"{name}: memory grown by", tokenizer + rest, MEMORY, "the aim", "MB", 1.0)
-        yield Row(f"{name}: of which the tokenizer", tokenizer, MEMORY, "the aim", "MB")
+        for what, done in {"memory grown by": "trace", "that of the tokenizer alone": "tokenize"}.items():
+            repo = hub.add(f"memory/{done}", folder).name
+            with client(hub) as run:
+                grown = run(remembered, repo, SMALL, done) / MB
+            yield Row(f"{name}: {what}", grown, MEMORY, "the aim", "MB", 1.0 if done == "trace" else None)
 
 
 def _again(hub: Hub, name: str, folder: Path) -> Iterator[Row]:
@@ -163,17 +163,14 @@ def traced(name: str, small: str | None) -> dict[str, Any]:
     return {"seconds": seconds, "ids": trace.ids.tolist(), "digest": digest}
 
 
-def remembered(name: str, small: str) -> tuple[float, float]:
-    """By how many bytes the process grew, at its largest: to have the tokenizer, and from there to the trace."""
+def remembered(name: str, small: str, what: str) -> int:
+    """By how many bytes the process grew, at its largest, to open a model and to "trace" or "tokenize" a text."""
     import tinput
 
     tinput.open_model(small).trace(TEXT)
-    with _Memory() as before:
-        model = tinput.open_model(name)
-        model.tokenize(TEXT)
-    with _Memory() as after:
-        model.trace(TEXT)
-    return before.peak, after.peak
+    with _Memory() as memory:
+        getattr(tinput.open_model(name), what)(TEXT)
+    return memory.peak
 
 
 def pretrained(name: str) -> None:
