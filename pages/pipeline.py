@@ -23,9 +23,8 @@ with kit.panel("Where position enters") as panel:
     )
     count, width = page.seq, page.matrix(trace.block_input).shape[-1]
     panel.say(
-        f"The text becomes {count:,} tokens, each a vector of {width:,} numbers."
-        if count > 1
-        else f"The text becomes 1 token, a vector of {width:,} numbers.",
+        f"{'Shown of the text: its first' if page.cut else 'The text becomes'} "
+        f"{f'{count:,} tokens, each' if count > 1 else '1 token,'} a vector of {width:,} numbers.",
         page.model.reason,
         formula=schemes[0].FORMULA if schemes else "",
         note="Filled: where position enters. Dashed: where other schemes enter.",

@@ -9,6 +9,7 @@ trace, large, seq = page.trace, kit.large(), page.seq
 turned = given.rotation(page, rope)
 pairs = turned.angles.shape[-1]
 source = "recorded from the model" if turned.own else "what-if: theta 10,000 on the model's own heads"
+BASE = "b: rope theta, 10,000 in the paper"
 LINES = "import torch\nfrom tinput import figures, measure\nfrom tinput.positions import rope\n\n"
 if turned.own:
     angles = "trace.effect.angles"
@@ -73,7 +74,8 @@ elif part == "Dials":
             "The same token at two places has the same q and k, turned by different angles."
             if page.effect_of(Add) is None
             else "",
-            formula=r"\theta_{p,i} = p\,\theta^{-2i/d}",
+            formula=r"p\,\theta_i = p\,b^{-2i/d}",
+            note=BASE,
         )
 
 elif part == "Wavelengths":
@@ -104,7 +106,8 @@ elif part == "Wavelengths":
             if context
             else "The configuration does not say how long a text may be.",
             "A text longer than any in training turns these slow pairs to angles that the model has never seen.",
-            formula=r"\lambda_i = 2\pi\,\theta^{2i/d}",
+            formula=r"\lambda_i = \frac{2\pi}{\theta_i} = 2\pi\,b^{2i/d}",
+            note=BASE,
         )
 
 elif part == "q and k":

@@ -258,3 +258,12 @@ def test_a_long_text_is_thinned_and_says_so():
     assert all(matrix.size <= 256 * 256 // 3 for matrix in app.heats(figure))
     assert "1 query in" in figure["layout"]["meta"]["note"]
     assert "over 1 query in 2" in band(at)
+
+
+def test_it_says_how_large_the_scores_are_that_change():
+    attention = tinput.open_model("tinput/sinusoidal").trace(app.TEXT).attention
+    assert attention is not None
+    scores = attention.scores[1].tensor().numpy()
+    largest = np.abs(scores[np.tri(len(scores)) > 0]).max()
+    at = app.show("surgery", model="tinput/sinusoidal", shift="60", head="1")
+    assert f"(the largest score is {largest:.2g} in size)" in band(at)

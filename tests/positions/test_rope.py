@@ -112,3 +112,9 @@ def test_notice_holds_this_effect_s_numbers():
     assert "57.3°" in said  # 1 radian
     long = {"head_dim": 4, "max_position_embeddings": 64, "rope_scaling": {"type": "yarn", "factor": 40.0}}
     assert "1.369" in " ".join(rope.notice(rope.predict(long, positions), positions))
+
+
+def test_the_base_and_the_angles_have_letters_of_their_own():
+    assert r"\theta_i = b^{-2i/d}" in rope.FORMULA
+    assert r"b = \text{rope theta (10,000 in the paper)}" in rope.FORMULA
+    assert r"\theta^" not in rope.FORMULA

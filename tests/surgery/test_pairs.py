@@ -10,7 +10,7 @@ from tests.surgery.tools import IDS
 from tinput import surgery
 from tinput.errors import NotRecorded
 
-PAIRED = {  # name: (pairs, dimensions that are not turned, d of theta^(-2i/d), theta)
+PAIRED = {  # name: (pairs, dimensions that are not turned, d of b^(-2i/d), b)
     "tinput/rope": (16, 0, 32, 10_000.0),
     "llama": (8, 0, 16, 10_000.0),  # grouped queries
     "gptj": (4, 8, 8, 10_000.0),  # neighbours are paired, half of the head

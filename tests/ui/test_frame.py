@@ -114,12 +114,15 @@ def test_long_text_is_cut_and_said_and_not_in_the_link():
     assert not at.exception
     total = len(tinput.open_model("tinput/alibi").tokenize(text).ids)
     assert f"the first {kit.LIMIT:,} of {total:,} tokens" in app.words(at)
+    assert f"Shown of the text: its first {kit.LIMIT:,} tokens, each a vector of" in app.words(at)
+    assert "The text becomes" not in app.words(at)
     assert "text" not in at.query_params
     assert any("too long for a link" in element.proto.body for element in at.sidebar.get("html"))
     assert at.text_area(key="text").value == text
     at.text_area(key="text").set_value("short again").run()
     assert at.query_params["text"] == "short again"
     assert app.words(at).count("Shown:") == 0
+    assert "The text becomes" in app.words(at)
 
 
 def test_a_table_shorter_than_the_text_is_shown_as_far_as_it_goes():

@@ -1,7 +1,8 @@
 """RoPE's frequencies: how fast each pair of dimensions turns, by what a configuration says, in any of its spellings.
 
-Su et al. 2021, section 3.2.2: theta_i = theta^(-2i / d) for pair i. A method of SCALINGS stretches that to longer
-texts; a new one is a function and a line there. A configuration is read in one place, `parse`.
+Su et al. 2021, section 3.2.2: theta_i = b^(-2i / d) for pair i; the base b is `theta` here, as in configurations. A
+method of SCALINGS stretches that to longer texts; a new one is a function and a line there. A configuration is read in
+one place, `parse`.
 """
 
 from __future__ import annotations
@@ -95,7 +96,7 @@ def wavelengths(inv_freq: Tensor) -> Tensor:
 
 
 def powers(p: Parameters, theta: float | None = None) -> Tensor:
-    """theta^(-2i / d) for each pair: (pair,), float64. Su et al. 2021, section 3.2.2."""
+    """b^(-2i / d) for each pair, b the base theta: (pair,), float64. Su et al. 2021, section 3.2.2."""
     return (theta or p.theta) ** (-torch.arange(0, p.dim, 2, dtype=torch.float64) / p.dim)
 
 

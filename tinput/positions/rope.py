@@ -2,13 +2,13 @@ r"""RoPE: q and k are rotated, pair of dimensions by pair, by an angle that grow
 
 Su et al. 2021, "RoFormer" (https://arxiv.org/abs/2104.09864), equations 14 and 15: pair i of position p turns by
 
-    p * theta_i,    theta_i = theta^(-2i / d),    theta = 10000
+    p * theta_i,    theta_i = b^(-2i / d),    b = 10000
 
 so the score of a query at m and a key at n depends on m - n alone (equation 16). What published models vary:
 
     pairing     "half": dimension i with i + d/2 (GPT-NeoX, Llama); "interleaved": 2i with 2i + 1 (the paper, GPT-J)
     part        the whole head, its first dimensions, or a slice (DeepSeek: the last)
-    theta       the base; in some models one for local and one for global layers
+    theta       the base b, as configurations call it; in some models one for local and one for global layers
     scaling     how a model trained on short texts is stretched to long ones: SCALINGS
     magnitude   cos and sin times a factor (YaRN's attention_factor), which is no part of the angle
 
@@ -66,7 +66,8 @@ COLOUR = "#CC79A7"
 INJECTION = "rotation of q and k"
 FORMULA = (
     r"x'_a = x_a \cos p\theta_i - x_b \sin p\theta_i, \quad x'_b = x_b \cos p\theta_i + x_a \sin p\theta_i, \quad"
-    r" \theta_i = \theta^{-2i/d}, \quad i = 0, \dots, \tfrac{d}{2} - 1"
+    r" \theta_i = b^{-2i/d}, \quad i = 0, \dots, \tfrac{d}{2} - 1, \quad"
+    r" b = \text{rope theta (10,000 in the paper)}"
 )
 PAPER = "Su et al. 2021, equations 14 to 16"
 
