@@ -24,7 +24,7 @@ ORDER = (
     {"positions"},
     {"pipeline"},
     {"twins"},
-    {"tokens", "measure"},
+    {"arguments", "tokens", "measure"},
     {"align"},
     {"models"},
     {"record"},

@@ -330,3 +330,22 @@ def test_a_model_of_text_and_pictures_that_looks_back_only_is_a_decoder(kind, tm
     assert model.stacks == ("decoder",)
     assert trace.stack == "decoder"
     assert trace.causal is True
+
+
+@pytest.mark.parametrize("name", ["bert", "gpt2"])
+def test_positions_past_the_table_are_said_to_be_positions(name):
+    model = checkpoint(name).model
+    usable = model.usable_length
+    with pytest.raises(BadIds, match=f"no position {usable + 1:,} .* has {usable:,} of them"):
+        model.trace(ids=[5, 6], positions=[usable, usable + 1])
+
+
+@pytest.mark.parametrize("flags", [{"add_special_tokens": "no"}, {"attention": "yes"}, {"attention": 1}])
+def test_a_flag_is_true_or_false(flags):
+    with pytest.raises(BadIds, match="is True or False, not"):
+        open_model("tinput/rope").trace("a b", **flags)
+
+
+def test_allowing_pickles_is_no_word():
+    with pytest.raises(BadIds, match="allow_pickle is True or False, not 'no'"):
+        open_model("tinput/rope", allow_pickle="no")  # type: ignore[arg-type]

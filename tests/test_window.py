@@ -115,3 +115,13 @@ def test_as_an_array():
     assert array.tolist() == [[0, 1, 2], [3, 4, 5]]
     assert np.asarray(field, dtype=np.float64).dtype == np.float64
     assert field.window().values.dtype == torch.float32
+
+
+def test_a_field_says_how_to_be_read():
+    """Whoever takes it for a tensor is told of `tensor()`."""
+    field = Field.of(torch.zeros(2, 3, 3))
+    assert "shape=(2, 3, 3)" in repr(field)
+    assert ".tensor()" in repr(field)
+    for index in (slice(None), (0, 1)):
+        with pytest.raises(TypeError, match=r"\.tensor\(\)"):
+            field[index]

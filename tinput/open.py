@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from tinput.agree import Clues, compare, formula
+from tinput.arguments import count, flag, whole_numbers
 from tinput.errors import BadFile, BadIds, BadText, NotFound, NotRecorded, NoWeights, TooLong
 from tinput.models import files, tokenizers
 from tinput.models.headers import DTYPES
@@ -52,6 +53,7 @@ def open_model(
     """
     if not isinstance(name_or_folder, (str, Path)):
         raise NotFound(f"A model is named by a string or a path, not by {type(name_or_folder).__name__}.")
+    allow_pickle = flag(allow_pickle, "allow_pickle")
     return Model(files.find(name_or_folder, revision, token=token), allow_pickle=allow_pickle)
 
 
@@ -267,15 +269,18 @@ class Model:
         dtype: "float32", or "checkpoint" for the file's own
         attention: whether to read q and k of the first attention layer; None: unless that is much to read over the
         network (`attention_bytes` says how much); where they are not read, trace.attention_reason says so
-        Raises BadText, BadIds, TooLong (more tokens than positions), BadFile, NotRecorded.
+        Raises BadText, BadIds, TooLong (more tokens than positions), NoWeights, BadFile, NotRecorded.
         """
+        flag(add_special_tokens, "add_special_tokens")
+        if attention is not None:
+            flag(attention, "attention")
         if (text is None) == (ids is None):
             raise BadIds("Give a text, or ids=[...]: one of the two.")
         tokens = None if text is None else self.tokenize(text, add_special_tokens=add_special_tokens)
-        numbers = _whole_numbers(tokens.ids if tokens is not None else ids, "ids")
+        numbers = whole_numbers(tokens.ids if tokens is not None else ids, "ids")
         if not len(numbers):
             raise BadText("There is no token to trace; type some text.")
-        chosen = None if positions is None else _whole_numbers(positions, "positions")
+        chosen = None if positions is None else whole_numbers(positions, "positions")
         if chosen is not None and len(chosen) != len(numbers):
             raise BadIds(f"There are {len(numbers)} ids and {len(chosen)} positions; give one position for each id.")
         self._module_weights()  # or it says why there is nothing to trace
@@ -291,6 +296,11 @@ class Model:
                     f"The text has {len(numbers):,} tokens and {self.name} has positions for {usable:,}; "
                     f"shorten it to {usable:,} tokens.",
                     usable,
+                ) from error
+            if usable is not None and chosen is not None and int(chosen.max()) >= usable:
+                raise BadIds(
+                    f"There is no position {int(chosen.max()):,} in {self.name}, which has {usable:,} of them, counted "
+                    "from 0; choose others."
                 ) from error
             raise
         textbook, reason, agreement = compare(found, len(numbers), self._clues(skeleton, where))
@@ -327,11 +337,12 @@ class Model:
 
         For a model whose weights are not to be had, or before they are asked for. Raises BadIds, TooLong, NotRecorded.
         """
+        length = count(length, "tokens")
         where, skeleton = self.stack(stack), self._skeleton(torch.float32).without_weights()
         usable = usable_length(where)
         if usable is not None and length > usable:
             raise TooLong(f"{self.name} has positions for {usable:,} tokens; choose {usable:,} or fewer.", usable)
-        found = outline(skeleton, self.anatomy, where, length)
+        found = outline(skeleton, self.anatomy, where, length, ahead=self._sparing.few(where).ahead)
         textbook, reason, agreement = compare(found, length, self._clues(skeleton, where))
         return Outline(found.positions, found.effects, textbook, reason, agreement)
 
@@ -375,21 +386,6 @@ class Model:
             if dtype not in self._skeletons:
                 self._skeletons[dtype] = Skeleton(self._hf_config, self.weights, dtype)
             return self._skeletons[dtype]
-
-
-def _whole_numbers(values: Any, what: str) -> Tensor:
-    try:
-        numbers = torch.as_tensor(values)
-    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
-        raise BadIds(f"The {what} must be whole numbers, one a token ({error}).") from None
-    if numbers.numel() and (numbers.is_floating_point() or numbers.dtype == torch.bool):
-        raise BadIds(f"The {what} must be whole numbers, and these are {str(numbers.dtype).removeprefix('torch.')}.")
-    if numbers.ndim != 1:
-        raise BadIds(f"The {what} must be whole numbers in one row, and these have the shape {tuple(numbers.shape)}.")
-    numbers = numbers.to(torch.int64).clone()
-    if len(numbers) and int(numbers.min()) < 0:
-        raise BadIds(f"There is no negative number among {what}; {int(numbers.min())} is one.")
-    return numbers
 
 
 @functools.cache

@@ -69,10 +69,15 @@ class Field:
         field.whole = tensor
         return field
 
+    def __repr__(self) -> str:
+        return f"Field(shape={self.shape}): .tensor() is all of it, .window(rows, columns) a part"
+
     def __getitem__(self, lead: int) -> Field:
         """One (rows, columns) field out of (lead, rows, columns)."""
+        if not isinstance(lead, int):
+            raise TypeError("a field is indexed by its leading axis alone; .tensor() is a tensor, for any other index")
         if len(self.shape) != 3:
-            raise IndexError(f"a field of shape {self.shape} has no leading axis to index")
+            raise IndexError(f"a field of shape {self.shape} has no leading axis to index; .tensor() is a tensor")
         if not -self.shape[0] <= lead < self.shape[0]:
             raise IndexError(f"index {lead} is outside the {self.shape[0]} of the leading axis")
         lead %= self.shape[0]

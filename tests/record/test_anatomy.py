@@ -47,8 +47,14 @@ def test_schemes(name):
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("bert", "looked up by position in a learned table, is added to the embedding before the first block (BertLayer)"),
-        ("marian", "computed from positions alone, is added to the embedding before the first block (MarianEncoderLayer)"),
+        (
+            "bert",
+            "looked up by position in a learned table, is added to the embedding before the first block (BertL",
+        ),
+        (
+            "marian",
+            "computed from positions alone, is added to the embedding before the first block (Maria",
+        ),
         ("llama", "rotates q and k in all 2 layers"),
         ("smollm3", "rotates q and k in 1 of 2 layers (0)"),
         ("bloom", "computed from positions alone, is added to the scores in all 2 layers"),

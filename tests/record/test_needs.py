@@ -114,11 +114,24 @@ def test_a_run_that_finds_all_of_positions_ahead_of_the_blocks_ends_there(name, 
     made = checkpoint(name)
     model, ids = made.model, torch.tensor(IDS)
     skeleton = model._skeleton(torch.float32)
-    assert needed(skeleton, model.anatomy, model.stack(), ids).ahead is ahead
+    steps = needed(skeleton, model.anatomy, model.stack(), ids).ahead
+    assert bool(steps) is ahead
     if ahead:
-        front, block, call = reach(skeleton, model.anatomy, model.stack(), ids, read=False, attention=False)
+        front, block, call = reach(skeleton, model.anatomy, model.stack(), ids, read=False, ahead=steps)
         assert call is None
         assert len(front.tape.ops) <= block.start
+
+
+def test_a_rotation_that_is_scaled_by_length_is_not_taken_for_a_short_texts():
+    """Dynamic NTK computes other frequencies past the trained length: other operations, so the run goes on."""
+    scaled = {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4}
+    made = checkpoint("llama", max_position_embeddings=8, rope_parameters=scaled)
+    for length in (6, 8, 9, 30):
+        ids = [5 + k for k in range(length)]
+        whole, spare = made.trace(ids), made.trace(ids, attention=False)
+        assert torch.equal(spare.effect.cos, whole.effect.cos)
+        assert torch.equal(spare.effect.angles, whole.effect.angles)
+        assert spare.agreement.ok is whole.agreement.ok is True
 
 
 def traced(name: str, needs: Needs):

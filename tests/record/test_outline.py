@@ -112,3 +112,28 @@ def test_long_texts_of_scaled_rotations(bare, tmp_path):
     short, long = model.outline(32).effects[0].effect, model.outline(64).effects[0].effect
     assert float(short.angles[1, -1]) == pytest.approx(3.1623e-4, rel=1e-4)  # head 16
     assert float(long.angles[1, -1]) == pytest.approx(1.0541e-4, rel=1e-4)
+
+
+@pytest.mark.parametrize("length", [0, -1, True, 1.5, "5", None])
+@pytest.mark.parametrize("name", ["llama", "bert", "bloom"])
+def test_a_length_is_a_whole_number(bare, name, length):
+    with pytest.raises(BadIds, match="at least 1"):
+        bare(name)[1].outline(length)
+
+
+def test_an_outline_that_needs_no_attention_takes_no_pairs(bare):
+    """30,000 tokens: all pairs of a 4-headed layer would be 14 GB; the last angle is 29,999 times the first's."""
+    _, model = bare("llama")
+    found = model.outline(30_000)
+    effect = found.effects[0].effect
+    assert found.agreement.ok is True
+    assert effect.angles.shape[0] == 30_000
+    assert float(effect.angles[-1, 0]) == 29_999
+    with pytest.raises(BadIds, match="8,388,608 or fewer"):
+        model.outline(10**9)
+
+
+def test_an_outline_of_all_pairs_has_an_end(bare):
+    _, model = bare("bloom")
+    with pytest.raises(BadIds, match=r"choose 11,585 or fewer"):
+        model.outline(60_000)

@@ -21,7 +21,7 @@ from tinput.record.injection import before_block, in_attention, query_and_key
 from tinput.record.layouts import by_position
 from tinput.record.tape import Op
 
-__all__ = ["Needs", "attended", "missed", "needs_of", "reported"]
+__all__ = ["Needs", "attended", "missed", "needs_of", "reported", "steps_ahead"]
 
 _LOOKUPS = frozenset(["embedding", "index_select"])
 
@@ -30,13 +30,14 @@ _LOOKUPS = frozenset(["embedding", "index_select"])
 class Needs:
     """rows: a table's name -> the rows (n,) int64 that are looked up; whole: the names of parameters taken whole
     attention: the names of those that only q, k and their scores take, whole
-    ahead: whether all that positions inject is made ahead of the blocks, and used as it is made
+    ahead: the names of the operations ahead of the first block, where all that positions inject is made among them and
+    used as it is made: a run that begins with just these may end there. Empty where it is not so
     """
 
     rows: dict[str, Tensor]
     whole: frozenset[str]
     attention: frozenset[str]
-    ahead: bool = False
+    ahead: tuple[str, ...] = ()
 
     def names(self, attention: bool) -> frozenset[str]:
         """All of them, with or without those of q and k."""
@@ -49,7 +50,13 @@ def needs_of(front: Front, stack: Stack, block: Block, call: AttentionCall | Non
     more_rows, more = _parameters(front, attended(front, call))
     attention = (more | more_rows.keys()) - whole - rows.keys()
     looked_up = {name: index for name, index in rows.items() if name not in whole}
-    return Needs(looked_up, whole, attention, _ahead(front, stack, block, call))
+    ahead = steps_ahead(front, block) if _ahead(front, stack, block, call) else ()
+    return Needs(looked_up, whole, attention, ahead)
+
+
+def steps_ahead(front: Front, block: Block) -> tuple[str, ...]:
+    """The names of the operations before the first block: a rotation scaled by length has others for a long text."""
+    return tuple(op.name for op in front.tape.ops[: block.start])
 
 
 def _ahead(front: Front, stack: Stack, block: Block, call: AttentionCall | None) -> bool:

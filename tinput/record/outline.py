@@ -7,12 +7,14 @@ and neither does anything of the text.
 from __future__ import annotations
 
 import contextlib
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
+from tinput.errors import BadIds
 from tinput.models.skeleton import Skeleton
 from tinput.positions.effects import Effect
 from tinput.record.anatomy import Anatomy, Stack
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from tinput.agree import Agreement
 
 WHY = "made of numbers that only the weights hold"
+MOST = 1 << 29  # numbers at a time: 2 GB
 _IDS = 97  # different ids in the made-up text
 
 
@@ -45,17 +48,21 @@ class Outline:
     agreement: Agreement
 
 
-def outline(skeleton: Skeleton, anatomy: Anatomy, stack: Stack, length: int) -> Recording:
-    """The effects for a text of `length` tokens; block input and stages are empty. Raises BadIds, NotRecorded."""
+def outline(skeleton: Skeleton, anatomy: Anatomy, stack: Stack, length: int, *, ahead: tuple[str, ...]) -> Recording:
+    """The effects for a text of `length` tokens; block input and stages are empty. Raises BadIds, NotRecorded.
+
+    ahead: a shorter text's `Needs.ahead`, by which the run ends before pairs of tokens would take memory
+    """
     bare = skeleton.without_weights()
+    _check_size(bare, length, bool(ahead))
     low = min(20, max(0, bare.vocab_size - _IDS - 1))  # past the usual special ids
     ids = low + torch.arange(length) % min(_IDS, max(1, bare.vocab_size - low))
-    front, block, call = reach(bare, anatomy, stack, ids, read=False)
+    front, block, call = reach(bare, anatomy, stack, ids, read=False, ahead=ahead)
     entries = Entries.of(front, block, call)
     tables = {entry.table for entry in (*entries.added, *entries.inside) if entry.table is not None}
     computed = frozenset(table for table in tables if bare.initial(table) is not None)
 
-    front, block, call = reach(bare, anatomy, stack, ids, only=computed)
+    front, block, call = reach(bare, anatomy, stack, ids, only=computed, ahead=ahead)
     entries, around = Entries.of(front, block, call), None
     if call is not None:
         with contextlib.suppress(ValueError):
@@ -65,6 +72,15 @@ def outline(skeleton: Skeleton, anatomy: Anatomy, stack: Stack, length: int) -> 
     used = next((effect.positions for effect in effects if effect.positions is not None), None)
     causal = None if around is None else past_only(around[1])
     return Recording(stack, used, (), torch.empty(0), effects, None, WHY, (), causal)
+
+
+def _check_size(skeleton: Skeleton, length: int, ahead: bool) -> None:
+    """Raises BadIds for a text whose numbers would not fit: a vector a token, and where attention is run all pairs."""
+    config = skeleton.config.get_text_config()
+    width, heads = (int(getattr(config, name, None) or 1) for name in ("hidden_size", "num_attention_heads"))
+    most = MOST // width if ahead else min(MOST // width, math.isqrt(MOST // heads))
+    if length > most:
+        raise BadIds(f"An outline of {length:,} tokens takes more memory than it is worth; choose {most:,} or fewer.")
 
 
 def _known(layer: LayerEffect) -> LayerEffect:

@@ -21,7 +21,7 @@ from tinput.record.front import AttentionCall, Block, Front, run
 from tinput.record.injected import Entries, effects_of
 from tinput.record.injection import Entry
 from tinput.record.layouts import sequence_first
-from tinput.record.needs import Needs, attended, missed, needs_of, reported
+from tinput.record.needs import Needs, attended, missed, needs_of, reported, steps_ahead
 from tinput.record.stages import alone, stages_of
 from tinput.record.trace import Recording
 from tinput.window import Field
@@ -92,15 +92,15 @@ def needed(
     ids: Tensor,
     positions: Tensor | None = None,
     *,
-    attention: bool = True,
+    ahead: tuple[str, ...] = (),
 ) -> Needs:
     """What a trace of ids (seq,) will read, found by a run that reads nothing. Raises BadIds, NotRecorded.
 
-    attention: False to end at the first block, where positions need no more (`Needs.ahead`)
+    ahead: a shorter text's `Needs.ahead`: the run ends at the first block if it comes there the same way
     """
-    front, block, call = reach(skeleton, anatomy, stack, ids, positions, read=False, attention=attention)
+    front, block, call = reach(skeleton, anatomy, stack, ids, positions, read=False, ahead=ahead)
     needs = needs_of(front, stack, block, call)
-    return needs if attention else replace(needs, ahead=True)
+    return needs if call is not None else replace(needs, ahead=ahead)
 
 
 def _sparing(
@@ -117,9 +117,8 @@ def _sparing(
         return reach(skeleton, anatomy, stack, ids, positions)
     only = needs.names(attention)
     while True:
-        front, block, call = reach(
-            skeleton, anatomy, stack, ids, positions, only=only, attention=attention or not needs.ahead
-        )
+        ahead = () if attention else needs.ahead
+        front, block, call = reach(skeleton, anatomy, stack, ids, positions, only=only, ahead=ahead)
         ops = reported(front, stack, block, call) + (attended(front, call) if attention else [])
         more = missed(front, ops)
         if more is None:
@@ -150,12 +149,11 @@ def reach(
     *,
     read: bool = True,
     only: Collection[str] | None = None,
-    attention: bool = True,
+    ahead: tuple[str, ...] = (),
 ) -> tuple[Front, Block, AttentionCall | None]:
     """Runs the model's front on ids (seq,): the run, the stack's first block, and the attention call that is traced.
 
-    attention: False to end at the first block, where positions need no more (`Needs.ahead`)
-
+    ahead: a shorter text's `Needs.ahead`: the run ends at the first block if it comes there the same way
     read: with the checkpoint's numbers, or with made-up ones; only: the parameters that may be read, None for all
     Raises BadIds, BadFile, NotRecorded.
     """
@@ -163,8 +161,10 @@ def reach(
     wanted = stack.first_attention
 
     def done(front: Front) -> bool:
-        if not attention and front.blocks and front.blocks[-1].stack == stack.path:
-            return True
+        if ahead and front.blocks and front.blocks[-1].stack == stack.path:
+            start = front.blocks[-1].start
+            if len(front.tape.ops) == start and steps_ahead(front, front.blocks[-1]) == ahead:
+                return True
         if wanted is None or wanted > FARTHEST:
             return any(block.stack == stack.path and block.stop is not None for block in front.blocks)
         last = front.attentions[-1].block if front.attentions else None

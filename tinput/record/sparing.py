@@ -47,7 +47,7 @@ class Sparing:
         if not remote and attention is not False:
             return record(skeleton, self.anatomy, stack, ids, positions)
         few = self.few(stack)
-        needs = needed(skeleton, self.anatomy, stack, ids, positions, attention=attention is True or not few.ahead)
+        needs = needed(skeleton, self.anatomy, stack, ids, positions, ahead=() if attention is True else few.ahead)
         skeleton.require((*needs.rows, *needs.whole))
         with weights.holding(needs.rows, needs.whole):
             why = ""
