@@ -74,6 +74,43 @@ def test_png_and_svg_are_for_a_white_page(browser, app_url, scheme):
     page.context.close()
 
 
+LENGTHS = "all => Object.fromEntries(all.map(text => [text.textContent, text.getComputedTextLength()]))"
+
+
+def test_a_picture_brings_the_font_that_its_text_was_measured_in(browser, app_url, tmp_path):
+    """Else a wider one takes its place, and letters are cut off: at a legend's end, at the right edge."""
+    page = open_view(browser, app_url, "surgery", color_scheme="light")
+    chart = page.locator(".js-plotly-plot").first
+    here = chart.locator(".main-svg text").evaluate_all(LENGTHS)
+    title = "after minus before"
+    assert here[title] > 50
+    file = tmp_path / "picture.svg"
+    file.write_bytes(taken(page, "SVG").read_bytes())
+    png = pixels(taken(page, "PNG"))
+    assert page.locator(".notifier-note").count() == 0  # nothing is laid over the picture
+    page.context.close()
+
+    root = ET.parse(file).getroot()
+    rules = "".join(style.text or "" for style in root.iter(f"{SVG}style"))
+    assert '@font-face{font-family:"Source Sans";' in rules
+    assert "url(data:font/woff2;base64," in rules
+    assert all("font-family: 'Source Sans'," in text.get("style", "") for text in root.iter(f"{SVG}text"))
+    assert file.stat().st_size < 400_000
+
+    context = browser.new_context(viewport={"width": 1280, "height": 800}, offline=True)
+    alone = context.new_page()  # the file by itself, with none of the page's fonts
+    alone.goto(file.as_uri())
+    alone.evaluate("document.fonts.ready")
+    there = alone.locator("text").evaluate_all(LENGTHS)
+    assert there == pytest.approx(here, abs=0.5)
+    box = alone.locator("text", has_text=title).evaluate("e => e.getBoundingClientRect().toJSON()")
+    context.close()
+
+    left, right, top, bottom = (round(2 * box[side]) for side in ("left", "right", "top", "bottom"))
+    inked = (png[top:bottom, left - 60 : right + 60, :3].max(-1) < 128).any(0).nonzero()[0]
+    assert inked[-1] - inked[0] == pytest.approx(2 * here[title], abs=6)  # pixels, two to each of the page
+
+
 def test_numbers_notebook_and_trace(browser, app_url):
     page = open_view(browser, app_url)
     with np.load(taken(page, "NPZ"), allow_pickle=False) as file:
