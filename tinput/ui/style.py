@@ -124,6 +124,9 @@ button.take { font: inherit; font-size: .92rem; color: inherit; border: 0; backg
 button.take:last-child { margin-right: 0; }
 button.take:hover { color: #0B5CAD; color: var(--st-primary-color, #0B5CAD); }
 .st-key-listen { position: absolute; }
+/* What stands in an empty list of the columns is a model that is open: it looks like one that was chosen. */
+:is(.st-key-other, .st-key-third, .st-key-fourth) [role="group"] { background: transparent; }
+:is(.st-key-other, .st-key-third, .st-key-fourth) input::placeholder { color: inherit; opacity: 1; }
 .second { display: flex; flex-wrap: wrap; gap: .5rem; align-items: center; }
 """
 
