@@ -5,14 +5,19 @@ from tinput.positions import learned, sinusoidal
 from tinput.ui import given, kit
 from tinput.window import Window
 
-page = kit.start("What has the model learned about its positions?", about=learned)
+page = kit.start("What has the model learned about its positions?")
 large = kit.large()
-table = given.table(page)
-size, width = table.rows.shape
-waves = sinusoidal.table(table.positions, width)
-own, other = ("learned" if table.own else "untrained"), "sinusoids"
+table = given.table(page, learned)
+if table is None:
+    page.what_if(learned)
+    kit.stop("The table is learned, and no model with one is at hand: choose a model that has one.")
+page.what_if(learned, "" if table.own else table.source)
+rows, places = table.rows, table.positions
+size, width = rows.shape
+which = (page.key if table.own else table.source, table.name, table.size, width)
+waves = sinusoidal.table(places, width)
+own, other = "learned", "sinusoids"
 COLOURS = [learned.COLOUR, sinusoidal.COLOUR]
-places = table.positions
 
 LINES = "import torch\nfrom tinput import figures, measure\nfrom tinput.positions import sinusoidal\n\n"
 if table.own:
@@ -23,23 +28,24 @@ if table.own:
     )
 else:
     LINES += (
-        f"positions = torch.arange({table.size})\n"
-        f"rows = torch.randn({table.size}, {width}, generator=torch.Generator().manual_seed(0)) * 0.02\n"
+        f"other = tinput.open_model({table.source!r})\n"
+        "name = next(found.table for found in other.trace('a').effects if found.table)\n"
+        f"positions = torch.arange(0, {table.size}, {table.step})\n"
+        "rows = other.table_rows(name, positions)\n"
     )
 LINES += f"waves = sinusoidal.table(positions, {width})\n"
 WHAT = (
     f"the model's own table, {table.size:,} positions of {width:,} numbers"
     if table.own
-    else f"a table of {table.size:,} by {width:,} before training: noise of size 0.02"
+    else f"the table that {table.source} learned, {table.size:,} positions of {width:,} numbers"
 )
 
 
 def look(what: str) -> tuple:
     """measure's answer about the model's table and about sinusoids of the same size, kept between reruns."""
-    key = (page.key, table.name, table.size, width)
     return (
-        given.looked_at((*key, table.own), what, table.rows, places),
-        given.looked_at((*key, "waves"), what, waves, places),
+        given.looked_at((*which, table.own), what, rows, places),
+        given.looked_at((*which, "waves"), what, waves, places),
     )
 
 
@@ -57,6 +63,7 @@ if part == "Similarity":
             scale="diverging",
             limits=(-1, 1),
             across=2,
+            note="" if table.own else table.note,  # of a cut one, the panels say themselves what is shown
             large=large,
         )
         page.show(

@@ -4,13 +4,12 @@ from tinput import figures
 from tinput.positions import relative_bias
 from tinput.ui import given, injected, kit
 
-page = kit.start("What does the model add to a score for each distance?", about=relative_bias)
+page = kit.start("What does the model add to a score for each distance?")
 trace, large, seq = page.trace, kit.large(), page.seq
 found = given.buckets(page, relative_bias)
 table = found.table
 LINES = "import torch\nfrom tinput import figures, measure\nfrom tinput.positions import relative_bias\n\n"
-if not found.own and table is not None:
-    kit.note(f"The numbers are learned, so no formula gives them: these are what {found.source} learned.")
+page.what_if(relative_bias, "" if found.own else found.source)
 
 if found.own:
     TABLE = f"table = model.table_rows(trace.effects[-1].table, torch.arange({found.num_buckets}))\n"

@@ -1,4 +1,4 @@
-"""The Learned page: the model's whole table, beside sinusoids of its size; noise, and said so, where there is none."""
+"""The Learned page: the model's whole table, beside sinusoids; a bundled one's, and said so, where there is none."""
 
 import importlib.util
 import re
@@ -36,12 +36,38 @@ def test_similarity_of_all_positions():
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name != OWN])
-def test_without_a_table_it_says_that_the_numbers_are_noise(name):
-    at = app.show("learned", model=name)
+@pytest.mark.parametrize("part", PARTS)
+def test_without_a_table_it_shows_the_one_of_the_bundled_model_and_says_so(name, part):
+    at = app.show("learned", model=name, table=part)
     assert f"What if: {name} has" in app.words(at)
-    assert "before training: noise of size 0.02" in app.words(at)
-    width = tinput.open_model(name).trace("x").block_input.shape[1]
-    assert f"by {width:,} before training" in app.words(at)
+    assert f"The pictures show what {OWN} learned" in app.words(at)
+    assert "at its sizes" not in app.words(at)
+    (figure,) = app.figures(at)
+    assert f"what-if: from {OWN}" in figure["layout"]["meta"]["note"]
+    if part == "Similarity":
+        rows = table().double()
+        want = torch.nn.functional.cosine_similarity(rows[:, None], rows[None], dim=-1).numpy()
+        own = app.heats(figure)[0]
+        step = -(-len(rows) // len(own))
+        np.testing.assert_allclose(own, want[::step, ::step], atol=1e-5)
+        assert f"the table that {OWN} learned, {len(rows):,} positions of {rows.shape[1]:,} numbers" in app.words(at)
+    elif part == "Norms":
+        np.testing.assert_allclose(app.series(figure)["learned"], table().double().norm(dim=1).numpy(), rtol=1e-6)
+
+
+def test_without_any_table_it_says_what_to_choose(monkeypatch):
+    from tinput.ui.given import added
+
+    monkeypatch.setattr(added, "bundled_table", lambda scheme: None)  # noqa: ARG005
+    at = app.show("learned", model="tinput/none")
+    assert "choose a model that has one" in app.trouble(at)
+    assert not app.figures(at)
+
+
+def test_a_model_with_the_table_is_no_what_if():
+    at = app.show("learned", model=OWN)
+    assert "What if" not in app.words(at)
+    assert "what-if" not in (app.figures(at)[0]["layout"]["meta"]["note"] or "")
 
 
 def test_norms_and_the_sentence_about_them():

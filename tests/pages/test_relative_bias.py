@@ -32,7 +32,7 @@ def test_the_bias_by_distance_is_the_table_through_t5_s_buckets(name):
     for head in range(rows.shape[1]):
         np.testing.assert_allclose(shown[f"head {head}"], rows[index, head].numpy(), atol=1e-6)
     assert ("What if" in app.words(at)) == (name != OWN)
-    assert (f"these are what {OWN} learned" in app.words(at)) == (name != OWN)
+    assert (f"The pictures show what {OWN} learned" in app.words(at)) == (name != OWN)
 
 
 def test_an_encoder_s_buckets_look_both_ways(tmp_path, monkeypatch):

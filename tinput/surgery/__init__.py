@@ -16,7 +16,7 @@ None of these numbers is the model's own: they say what it would do.
 
 from tinput.surgery.chain import Link, input_chain, opening, program, weight_chain
 from tinput.surgery.change import Change
-from tinput.surgery.layer import Choice, choices, is_causal, move, shuffle, shuffled, swap, unmasked
+from tinput.surgery.layer import Choice, bundled_table, choices, is_causal, move, shuffle, shuffled, swap, unmasked
 from tinput.surgery.pairs import Pairs, pairs_of, split
 from tinput.surgery.parts import own_rotation, turn
 
@@ -25,6 +25,7 @@ __all__ = [
     "Choice",
     "Link",
     "Pairs",
+    "bundled_table",
     "choices",
     "input_chain",
     "is_causal",

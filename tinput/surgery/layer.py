@@ -173,7 +173,7 @@ def _foreign(trace: Trace, scheme: str, config: Mapping[str, Any] | None) -> tup
         "variant": _BOTH_WAYS if not causal and _BOTH_WAYS in module.variants({}) else "",
     }
     sizes = {"head_dim": d_head - d_head % 2 if own is None else own.rotary_dim, **(config or {})}
-    table, bundled = "", _bundled_table(scheme)
+    table, bundled = "", bundled_table(scheme)
     if bundled is not None:
         table, values = bundled
         wanted, what = (heads, "heads") if module.INJECTION == _INTO_SCORES else (width, "dimensions")
@@ -195,8 +195,8 @@ def _foreign(trace: Trace, scheme: str, config: Mapping[str, Any] | None) -> tup
 
 
 @functools.lru_cache(maxsize=16)
-def _bundled_table(scheme: str) -> tuple[str, Tensor] | None:
-    """The learned table of the bundled model with this scheme, and its name; None where there is none."""
+def bundled_table(scheme: str) -> tuple[str, Tensor] | None:
+    """The bundled model that learned a table of this scheme, and the table, (rows, n); None where there is none."""
     name = f"tinput/{scheme}"
     try:
         model = open_model(name)

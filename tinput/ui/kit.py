@@ -164,14 +164,21 @@ class Page(Shows):
             attention=None if self.asked is None else self.asked.attention,
         )
 
-    def what_if(self, scheme: Any) -> bool:
-        """Say that the model does not have this scheme (a module of `positions`); True when it does not."""
-        if self.has(scheme.NAME):
+    def what_if(self, scheme: Any, learned_by: str = "") -> bool:
+        """Say that the model does not have this scheme (a module of `positions`); True when it does not.
+
+        learned_by: the other model whose learned numbers are shown, since no formula gives them
+        """
+        if self.has(scheme.NAME) and not learned_by:
             return False
         own = " and ".join(words.label(name) for name in self.model.schemes)
+        shown = f"what {scheme.LABEL} would do at its sizes"
+        if learned_by:
+            own += ", in no single table" if self.has(scheme.NAME) else ""
+            shown = f"what {learned_by} learned: no formula gives the numbers of {scheme.LABEL}"
         html(
             f'<div class="whatif">{literal.inline("What if: ")}<b>{literal.inline(self.name)}</b>'
-            f"{literal.inline(f' has {own}. The pictures show what {scheme.LABEL} would do at its sizes.')}</div>"
+            f"{literal.inline(f' has {own}. The pictures show {shown}.')}</div>"
         )
         return True
 

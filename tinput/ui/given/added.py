@@ -11,8 +11,9 @@ from torch import Tensor
 
 from tinput import measure
 from tinput.positions import Add
+from tinput.surgery import bundled_table
 from tinput.ui import cache
-from tinput.ui.given.sizes import context, recorded_effect, width_of
+from tinput.ui.given.sizes import recorded_effect, width_of
 
 if TYPE_CHECKING:
     from tinput.ui.kit import Page
@@ -74,28 +75,38 @@ _ROWS = 2048  # of a table that are looked at; every n-th of a longer one
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """A table of positions. rows: (n, width); positions: (n,) int64; size: of the whole; step: every step-th is here"""
+    """A table of positions. rows: (n, width); positions: (n,) int64; size: of the whole; step: every step-th is here
+
+    source: the model that learned it
+    """
 
     own: bool
     rows: Tensor
     positions: Tensor
     size: int
     step: int
+    source: str
     name: str = ""
     first: int = 0
 
     @property
     def note(self) -> str:
-        return f"1 position in {self.step} shown" if self.step > 1 else ""
+        parts = ["" if self.own else f"what-if: from {self.source}"]
+        parts += [f"1 position in {self.step} shown"] if self.step > 1 else []
+        return ", ".join(filter(None, parts))
 
 
-def table(page: Page) -> Table:
-    """The model's own table; without one, a table of its sizes as training would start it: noise of size 0.02."""
+def table(page: Page, scheme: Any) -> Table | None:
+    """The model's own table; without one, what the bundled model with this scheme learned; None without that too."""
     name = next((f.table for f in page.trace.effects if isinstance(f.effect, Add) and f.table is not None), None)
     if name is not None:
         return _own_table(page.key, name)
-    size = min(context(page) or 512, 512)
-    return _noise(size, width_of(page))
+    bundled = bundled_table(scheme.NAME)
+    if bundled is None:
+        return None
+    source, rows = bundled
+    step = -(-len(rows) // _ROWS)
+    return Table(False, rows[::step], torch.arange(0, len(rows), step), len(rows), step, source)
 
 
 @st.cache_resource(max_entries=8, show_spinner=False)
@@ -105,13 +116,7 @@ def _own_table(key: cache.Key, name: str) -> Table:
     size = opened.table_size(name) - first
     step = -(-size // _ROWS)
     positions = torch.arange(0, size, step)
-    return Table(True, opened.table_rows(name, positions + first), positions, size, step, name, first)
-
-
-@st.cache_resource(max_entries=8, show_spinner=False)
-def _noise(size: int, width: int) -> Table:
-    rows = torch.randn(size, width, generator=torch.Generator().manual_seed(0)) * 0.02
-    return Table(False, rows, torch.arange(size), size, 1)
+    return Table(True, opened.table_rows(name, positions + first), positions, size, step, key.name, name, first)
 
 
 @st.cache_resource(max_entries=32, show_spinner=False)

@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import streamlit as st
 import torch
 from torch import Tensor
 
-from tinput.errors import TinputError
 from tinput.positions import Bias
 from tinput.positions.spelling import pick, text_part
+from tinput.surgery import bundled_table
 from tinput.ui.given.sizes import n_heads, recorded_effect
 from tinput.window import Field, Window
 
@@ -124,25 +123,13 @@ def buckets(page: Page, scheme: Any) -> Buckets:
         size = page.model.table_size(found.table)
         rows = page.model.table_rows(found.table, torch.arange(size))
         return Buckets(True, rows, size, far, page.trace.stack == "encoder", page.name)
-    twin = f"tinput/{scheme.NAME}"
-    rows = _twin_table(twin)
-    if rows is None:
+    bundled = bundled_table(scheme.NAME)
+    if bundled is None:
         return Buckets(False, None, 32, 128, not is_causal(page), "")
-    return Buckets(False, rows, len(rows), 128, False, twin)
+    source, rows = bundled
+    return Buckets(False, rows, len(rows), 128, False, source)
 
 
 def distances(farthest: int, ahead: bool) -> Tensor:
     """key minus query, (n,) int64: from `farthest` tokens back to the query itself, or as far ahead."""
     return torch.arange(-farthest, farthest + 1 if ahead else 1)
-
-
-@st.cache_resource(max_entries=2, show_spinner=False)
-def _twin_table(name: str) -> Tensor | None:
-    from tinput.open import open_model
-
-    try:
-        model = open_model(name)
-        table = next((i.table for i in model.stack().injections if i.table is not None), None)
-        return None if table is None else model.table_rows(table, torch.arange(model.table_size(table)))
-    except TinputError:
-        return None
