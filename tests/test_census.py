@@ -6,18 +6,30 @@ test_census_recorded.py and test_census_recorded_2.py record the same models wit
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from transformers import Phi3Config
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from tests import census, options
+from tinput import atlas
 from tinput.positions import SCHEMES
 from tinput.positions.effects import Rotate
 
 
 def test_every_type_has_a_configuration():
     assert len(census.TYPES) == 253
+    assert set(atlas.kinds()) - set(census.TYPES) == {"gemma3n"}  # built with the timm package alone
+    _, rows = atlas.load()
+    assert "timm" in next(row["reason"] for row in rows if row["model_type"] == "gemma3n")
+
+
+def test_the_readme_s_numbers_of_types_are_the_census_s_and_the_atlas_s():
+    readme = " ".join((Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8").split())
+    _, rows = atlas.load()
+    assert f"{len(census.TYPES)} of its {len(rows)} types" in readme
+    assert f"lists all {len(rows)} and has recorded {sum('reason' not in row for row in rows)}:" in readme
 
 
 @pytest.mark.parametrize("kind", census.ENTRIES)
