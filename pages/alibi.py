@@ -59,6 +59,7 @@ if part == "Bias":
         }[form]
         panel.say(
             said,
+            "All heads share one scale of colours, so that a small slope stays pale: see Slopes.",
             *(alibi.notice(heads.near(), page.positions)[:2] if seq > 1 and form != "Symmetric" else ()),
             formula=alibi.FORMULA,
             note=alibi.PAPER,

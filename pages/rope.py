@@ -106,7 +106,7 @@ elif part == "Wavelengths":
             if context
             else "The configuration does not say how long a text may be.",
             "A text longer than any in training turns these slow pairs to angles that the model has never seen.",
-            formula=r"\lambda_i = \frac{2\pi}{\theta_i} = 2\pi\,b^{2i/d}",
+            formula=r"\lambda_i = 2\pi / \theta_i = 2\pi\,b^{2i/d}",
             note=BASE,
         )
 

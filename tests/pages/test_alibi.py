@@ -42,6 +42,7 @@ def test_the_bias_of_each_head(name):
         np.testing.assert_array_equal(app.heats(figure), recorded)
     assert ("recorded from the model" in figure["layout"]["meta"]["note"]) == (name == OWN)
     assert ("What if" in app.words(at)) == (name != OWN)
+    assert "All heads share one scale of colours" in app.words(at)
 
 
 def test_symmetric_looks_both_ways():

@@ -116,5 +116,5 @@ def test_notice_holds_this_effect_s_numbers():
 
 def test_the_base_and_the_angles_have_letters_of_their_own():
     assert r"\theta_i = b^{-2i/d}" in rope.FORMULA
-    assert r"b = \text{rope theta (10,000 in the paper)}" in rope.FORMULA
+    assert r"b = \text{rope theta (paper: } 10^4)" in rope.FORMULA
     assert r"\theta^" not in rope.FORMULA

@@ -67,7 +67,7 @@ INJECTION = "rotation of q and k"
 FORMULA = (
     r"x'_a = x_a \cos p\theta_i - x_b \sin p\theta_i, \quad x'_b = x_b \cos p\theta_i + x_a \sin p\theta_i, \quad"
     r" \theta_i = b^{-2i/d}, \quad i = 0, \dots, \tfrac{d}{2} - 1, \quad"
-    r" b = \text{rope theta (10,000 in the paper)}"
+    r" b = \text{rope theta (paper: } 10^4)"
 )
 PAPER = "Su et al. 2021, equations 14 to 16"
 

@@ -175,7 +175,7 @@ class Page(Shows):
         shown = f"what {scheme.LABEL} would do at its sizes"
         if learned_by:
             own += ", in no single table" if self.has(scheme.NAME) else ""
-            shown = f"what {learned_by} learned: no formula gives the numbers of {scheme.LABEL}"
+            shown = f"what {learned_by} learned: no formula gives such numbers"
         html(
             f'<div class="whatif">{literal.inline("What if: ")}<b>{literal.inline(self.name)}</b>'
             f"{literal.inline(f' has {own}. The pictures show {shown}.')}</div>"
