@@ -44,7 +44,7 @@ WHAT = (
 def look(what: str) -> tuple:
     """measure's answer about the model's table and about sinusoids of the same size, kept between reruns."""
     return (
-        given.looked_at((*which, table.own), what, rows, places),
+        given.looked_at((*which, "rows"), what, rows, places),
         given.looked_at((*which, "waves"), what, waves, places),
     )
 
