@@ -116,7 +116,8 @@ def law(page: Page, cut: Cut, seen: Measured, head: int, step: int) -> list[str]
     scores, weights, largest = map(_number, (seen.scores, seen.weights, seen.size))
     first = f"no score changes by more than {scores}" if seen.same_scores else f"scores change by up to {scores}"
     second = f"no weight by more than {weights}" if seen.same_weights else f"weights by up to {weights}"
-    lines = (f"In head {head} {first} (the largest score is {largest} in size), {second}{among}.", _why(page, cut, seen), *cut.said)
+    moved = f"In head {head} {first} (the largest score is {largest} in size), {second}{among}."
+    lines = (moved, _why(page, cut, seen), *cut.said)
     return [line for line in lines if line]
 
 
