@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -122,6 +124,7 @@ def test_a_field_says_how_to_be_read():
     field = Field.of(torch.zeros(2, 3, 3))
     assert "shape=(2, 3, 3)" in repr(field)
     assert ".tensor()" in repr(field)
-    for index in (slice(None), (0, 1)):
+    wrong: tuple[Any, ...] = (slice(None), (0, 1))
+    for index in wrong:
         with pytest.raises(TypeError, match=r"\.tensor\(\)"):
             field[index]
