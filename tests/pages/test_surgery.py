@@ -224,7 +224,11 @@ def test_a_value_is_followed_and_its_python_gives_it(name, value):
     assert run(block) == pytest.approx(want, abs=1e-6)
     assert float(table["value"].tolist()[-1]) == pytest.approx(want, rel=1e-4)
     assert f"The value is {table['value'].tolist()[-1]}." in app.words(at)
-    assert len(table) > 4
+    model = tinput.open_model(name)
+    chain = surgery.input_chain(model, trace, 9, 7)
+    links = chain if value == "Block input" else surgery.weight_chain(model, trace, 2, 9, 4)
+    assert table["step"].tolist() == [link.name for link in links]
+    assert all(line in block for link in links for line in link.code.splitlines())
 
 
 @pytest.mark.parametrize("name", ["tinput/rope", "tinput/learned"])
